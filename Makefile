@@ -1,0 +1,29 @@
+# Both targets do all the set-up they need on a machine that has only Python, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint clean
+
+demo: .venv/plot.stamp
+	$(BIN)/python -m fedpg.experiments.demo
+
+test: .venv/test.stamp
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/pytest -n 2
+
+test-slow: .venv/test.stamp
+	$(BIN)/pytest -m slow
+
+lint: .venv/test.stamp
+	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format src tests examples
+
+# One stamp per extra: nothing is installed, and no network is needed, until pyproject.toml changes.
+.venv/%.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	touch $@
+
+clean:
+	rm -rf .venv runs

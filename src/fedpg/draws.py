@@ -1,0 +1,21 @@
+"""Random choices from numbers drawn beforehand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def uniforms(key: jax.Array, n: int) -> jax.Array:
+    """n uniform numbers in [0, 1), (n,): the randomness of n calls of `pick`."""
+    return jax.random.uniform(key, (n,))
+
+
+def pick(uniform: jax.Array, probabilities: jax.Array) -> jax.Array:
+    """The index on which a uniform number falls in the cumulative distribution of (A,) probabilities, ().
+
+    >>> [int(pick(jnp.array(u), jnp.array([0.25, 0.0, 0.75]))) for u in (0.0, 0.2, 0.25, 0.99)]
+    [0, 0, 2, 2]
+    """
+    index = jnp.sum(jnp.cumsum(probabilities) <= uniform)
+    return jnp.minimum(index, probabilities.shape[0] - 1).astype(jnp.int32)

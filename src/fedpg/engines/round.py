@@ -1,0 +1,114 @@
+"""What every engine does around an algorithm: start it, settle a round, evaluate. Written for one seed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg import trees
+from fedpg.algorithms import base
+from fedpg.algorithms.base import Aggregate, Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.engines.keys import Purpose, agent_key
+from fedpg.problem import Problem, Usage
+
+HEALTHY = -1
+
+
+class SeedState(NamedTuple):
+    """Everything the next round of one seed needs, and what was counted since the last evaluation.
+
+    Attributes:
+        server: the algorithm's server state.
+        agents: the algorithm's agent states, leading axis N.
+        failed: round in which the seed failed (no finite message, or a server state that is not finite), -1 if healthy, ().
+        info: costs and weights added up since the last evaluation.
+        refused: messages refused because they were not finite, since the last evaluation, ().
+        latest: the last round's RoundInfo.
+    """
+
+    server: ServerState
+    agents: Any
+    failed: jax.Array
+    info: LocalInfo
+    refused: jax.Array
+    latest: RoundInfo
+
+
+class Scores(NamedTuple):
+    """How good the deployed params are.
+
+    Attributes:
+        total_return: per agent, undiscounted, (N,).
+        objective: per agent, J_i, (N,).
+        grad_norm_sq: |grad J|^2, (); None where it cannot be computed exactly. Personal params: mean of |grad J_i(th_i)|^2.
+        spread: max_i |grad J_i - grad J|^2, (); None likewise.
+    """
+
+    total_return: jax.Array
+    objective: jax.Array
+    grad_norm_sq: jax.Array | None
+    spread: jax.Array | None
+
+
+def no_info() -> LocalInfo:
+    count = jnp.zeros((), int)
+    return LocalInfo(Usage(count, count, jnp.zeros(())), base.NO_WEIGHTS)
+
+
+def participants(algorithm: Algorithm, agents: Any) -> Any:
+    """Who exchanges messages: the N agents, or one place that holds them all. Leading axis N or 1."""
+    return jax.tree.map(lambda x: x[None], agents) if algorithm.pooled else agents
+
+
+def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: int) -> SeedState:
+    """The state before the warm-up, for `count` participants."""
+    params = problem.init_params(agent_key(root, seed, 0, 0, Purpose.PARAMS))
+    server, agent_state = algorithm.init(params)
+    none = jnp.zeros(())
+    return SeedState(
+        server, trees.broadcast(agent_state, count), jnp.asarray(HEALTHY), no_info(), jnp.zeros((), int), RoundInfo(none, none)
+    )
+
+
+def settle(state: SeedState, round: Any, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo) -> SeedState:
+    """Ends a round: refuses messages that are not finite, aggregates the rest, and freezes a seed that cannot go on.
+
+    Args:
+        state: before the round.
+        round: its number, for the record.
+        aggregate: the server half.
+        messages, agents, infos: what the participants' local updates returned, leading axis N.
+    """
+    finite = jax.vmap(trees.all_finite)((messages, agents))
+    kept = jax.vmap(trees.select)(finite, agents, state.agents)
+    server, latest = aggregate(state.server, messages, finite.astype(float))
+    goes_on = jnp.any(finite) & trees.all_finite(server)
+    after = SeedState(
+        server=server,
+        agents=kept,
+        failed=state.failed,
+        info=base.total(trees.stack([state.info, base.total(infos)])),
+        refused=state.refused + jnp.sum(~finite),
+        latest=latest,
+    )
+    frozen = state._replace(failed=jnp.where(state.failed == HEALTHY, round, state.failed))
+    return trees.select((state.failed == HEALTHY) & goes_on, after, frozen)
+
+
+def scores(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, round: Any, state: SeedState, agents: Any) -> Scores:
+    """Evaluates what every agent would deploy now, in its own environment."""
+    count = jax.tree.leaves(agents)[0].shape[0]
+    keys = jax.vmap(lambda i: agent_key(root, seed, round, i, Purpose.EVALUATE))(jnp.arange(count))
+    if algorithm.personal:
+        params = jax.vmap(algorithm.deployed, (None, 0))(state.server.shared, state.agents)
+    else:
+        params = algorithm.deployed(state.server.shared, trees.take(state.agents, 0))
+    found = jax.vmap(problem.evaluate, (0, 0 if algorithm.personal else None, 0))(keys, params, agents)
+    if not jax.tree.leaves(found.gradient):
+        return Scores(found.total_return, found.objective, None, None)
+    mean = trees.mean_axis0(found.gradient)
+    apart = jax.vmap(lambda g: trees.norm_sq(trees.subtract(g, mean)))(found.gradient)
+    norm_sq = jnp.mean(jax.vmap(trees.norm_sq)(found.gradient)) if algorithm.personal else trees.norm_sq(mean)
+    return Scores(found.total_return, found.objective, norm_sq, jnp.max(apart))

@@ -1,0 +1,166 @@
+"""The simulator: seeds x rounds x agents in one jitted program, cut into chunks that fit in memory and spread over all devices.
+
+jit( shard_map over devices of vmap over seeds of loop over rounds of vmap over agents )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from fedpg import trees
+from fedpg.algorithms.base import Algorithm, Exchange
+from fedpg.engines.keys import Purpose, agent_key
+from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
+from fedpg.problem import Problem
+
+AgentsOf = Callable[[jax.Array], Any]
+"""key -> the params of all N agents of one seed, leading axis N."""
+
+CPU_BUDGET = 2**29
+"""Bytes that the trajectories of one chunk of seeds may take on a CPU; a GPU may use a quarter of its memory."""
+WORKING_COPIES = 16
+"""How many times a sample's own size its rollout and gradients take, roughly."""
+
+
+def memory_budget(device: jax.Device) -> int:
+    """Bytes for one chunk of seeds on `device`."""
+    limit = (device.memory_stats() or {}).get("bytes_limit") if device.platform != "cpu" else None
+    return limit // 4 if limit else CPU_BUDGET
+
+
+class Simulator:
+    """Runs one algorithm on many seeds at once.
+
+    A seed's result depends on (root, seed, configuration) only, not on how many seeds run beside it.
+
+    Args:
+        problem: what is learned and how it is evaluated.
+        algorithm: how.
+        agents_of: makes the agents of one seed from a key.
+        root: the run's `--seed`.
+        seeds: how many seeds, numbered from 0.
+        chunk: the most seeds in one call; by default what fits in memory.
+    """
+
+    def __init__(
+        self, problem: Problem, algorithm: Algorithm, agents_of: AgentsOf, *, root: int = 0, seeds: int = 1, chunk: int | None = None
+    ) -> None:
+        self._problem, self._algorithm, self._agents_of, self._root = problem, algorithm, agents_of, root
+        self.seeds = seeds
+        devices = jax.devices()[: min(len(jax.devices()), seeds)]
+        most = max(1, chunk or memory_budget(devices[0]) * len(devices) // self._seed_bytes())
+        chunks = -(-seeds // most)
+        self.chunk = -(-seeds // (chunks * len(devices))) * len(devices)
+        ids = np.minimum(np.arange(-(-seeds // self.chunk) * self.chunk), seeds - 1)  # the last chunk is filled up with copies
+        mesh, by_seed, same = Mesh(np.array(devices), ("seeds",)), PartitionSpec("seeds"), PartitionSpec()
+
+        # The CPU compiler's higher levels double the time to the first result and make these programs no faster.
+        options = {"xla_backend_optimization_level": 1} if devices[0].platform == "cpu" else None
+
+        def program(function: Callable, in_specs: tuple) -> Callable:
+            sharded = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_seed, check_vma=False)
+            return jax.jit(sharded, compiler_options=options)
+
+        self._programs = {
+            "agents": program(jax.vmap(self._make_agents), (by_seed,)),
+            "start": program(jax.vmap(self._start_seed), (by_seed, by_seed)),
+            "advance": program(jax.vmap(self._advance_seed, (0, 0, 0, None, None)), (by_seed, by_seed, by_seed, same, same)),
+            "evaluate": program(jax.vmap(self._evaluate_seed, (0, 0, 0, None)), (by_seed, by_seed, by_seed, same)),
+        }
+        self._placement = NamedSharding(mesh, by_seed)
+        self._ids = [jax.device_put(part, self._placement) for part in ids.reshape(-1, self.chunk)]
+        self._agents = [self._programs["agents"](part) for part in self._ids]
+        self._states: list[SeedState] = []
+
+    def _seed_bytes(self) -> int:
+        """About how much memory one seed takes while it runs."""
+
+        def one_sample(key: jax.Array) -> Any:
+            problem, agents = self._problem, self._agents_of(key)
+            return problem.sample(key, problem.init_params(key), trees.take(agents, 0), problem.init_memory())[0], agents
+
+        sample, agents = jax.eval_shape(one_sample, jax.random.key(0))
+        count = jax.tree.leaves(agents)[0].shape[0]
+        return WORKING_COPIES * count * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(sample))
+
+    # -- one seed, traced ------------------------------------------------------------------------------------------
+
+    def _make_agents(self, seed: jax.Array) -> Any:
+        return self._agents_of(agent_key(self._root, seed, 0, 0, Purpose.AGENTS))
+
+    def _round(self, exchange: Exchange, purpose: Purpose, seed: Any, round: Any, state: SeedState, members: Any) -> SeedState:
+        count = jax.tree.leaves(members)[0].shape[0]
+        keys = jax.vmap(lambda i: agent_key(self._root, seed, round, i, purpose))(jnp.arange(count))
+        update = jax.vmap(exchange.local_update, (0, None, 0, 0))
+        messages, agents, infos = update(keys, state.server.shared, state.agents, members)
+        return settle(state, round, exchange.aggregate, messages, agents, infos)
+
+    def _start_seed(self, seed: jax.Array, agents: Any) -> SeedState:
+        members = participants(self._algorithm, agents)
+        state = start(self._problem, self._algorithm, self._root, seed, jax.tree.leaves(members)[0].shape[0])
+        if self._algorithm.warmup is not None:
+            state = self._round(self._algorithm.warmup, Purpose.WARMUP, seed, 0, state, members)
+        return state
+
+    def _advance_seed(self, seed: jax.Array, state: SeedState, agents: Any, first: jax.Array, count: jax.Array) -> SeedState:
+        members = participants(self._algorithm, agents)
+        exchange = Exchange(self._algorithm.local_update, self._algorithm.aggregate)
+
+        def body(i: jax.Array, state: SeedState) -> SeedState:
+            return self._round(exchange, Purpose.TRAIN, seed, first + i, state, members)
+
+        return jax.lax.fori_loop(0, count, body, state)
+
+    def _evaluate_seed(self, seed: jax.Array, state: SeedState, agents: Any, round: jax.Array) -> Scores:
+        return scores(self._problem, self._algorithm, self._root, seed, round, state, agents)
+
+    # -- all seeds, on the host ------------------------------------------------------------------------------------
+
+    @property
+    def compilations(self) -> dict[str, int]:
+        """How often each program was compiled; never more than once."""
+        return {name: program._cache_size() for name, program in self._programs.items()}
+
+    def agents(self) -> Any:
+        """The agents' params, as NumPy arrays with axes (seeds, N, ...)."""
+        return self._gather(self._agents)
+
+    def start(self) -> None:
+        """Round 0: initial params, and u_0 where the algorithm has one."""
+        self._states = [self._programs["start"](ids, agents) for ids, agents in zip(self._ids, self._agents, strict=True)]
+
+    def advance(self, first: int, count: int) -> None:
+        """Runs rounds first .. first+count-1 on every seed."""
+        rows = zip(self._ids, self._states, self._agents, strict=True)
+        self._states = [self._programs["advance"](*row, first, count) for row in rows]
+        jax.block_until_ready(self._states)
+
+    def evaluate(self, round: int) -> Scores:
+        """Scores of every seed as NumPy arrays, leading axis seeds."""
+        rows = zip(self._ids, self._states, self._agents, strict=True)
+        return self._gather([self._programs["evaluate"](*row, round) for row in rows])
+
+    def state(self) -> SeedState:
+        """The state of every seed as NumPy arrays, leading axis seeds."""
+        return self._gather(self._states)
+
+    def load(self, state: SeedState) -> None:
+        """Goes on from a state that `state` returned."""
+        rows = np.concatenate([np.asarray(ids) for ids in self._ids])
+        filled = jax.tree.map(lambda x: np.asarray(x)[rows], state)
+        parts = [slice(i * self.chunk, (i + 1) * self.chunk) for i in range(len(self._ids))]
+        self._states = [jax.device_put(trees.take(filled, part), self._placement) for part in parts]
+
+    def reset_info(self) -> None:
+        """Forgets what was counted since the last evaluation."""
+        zero = jax.device_put(trees.broadcast((no_info(), jnp.zeros((), int)), self.chunk), self._placement)
+        self._states = [state._replace(info=zero[0], refused=zero[1]) for state in self._states]
+
+    def _gather(self, parts: list) -> Any:
+        return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs])[: self.seeds], *parts)

@@ -1,0 +1,133 @@
+"""Finite MDPs: the paper's random MDPs, and a family of agents whose rewards conflict.
+
+Observations are state indices; every quantity of the theory can be computed exactly (`fedpg.gradients.exact`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.draws import pick, uniforms
+from fedpg.envs.base import Discrete, Environment, Step
+from fedpg.envs.heterogeneity import mix, positions
+from fedpg.errors import choose, require
+
+KERNELS = ("uniform", "bernoulli", "orthogonal")
+
+
+class MDP(NamedTuple):
+    """One agent's MDP.
+
+    Attributes:
+        transition: (S, A, S), rows sum to 1.
+        reward: (S, A).
+        start: (S,), sums to 1.
+    """
+
+    transition: jax.Array
+    reward: jax.Array
+    start: jax.Array
+
+
+def _reset(key: jax.Array, mdp: MDP) -> tuple[jax.Array, jax.Array]:
+    state = pick(jax.random.uniform(key), mdp.start)
+    return state, state
+
+
+def _transition(uniform: jax.Array, state: jax.Array, action: jax.Array, mdp: MDP) -> Step:
+    after = pick(uniform, mdp.transition[state, action])
+    never = jnp.zeros((), bool)
+    return Step(after, after, mdp.reward[state, action], never, never)
+
+
+def environment(name: str, states: int, actions: int) -> Environment:
+    """A finite MDP as an `Environment`; its params are an `MDP`."""
+    return Environment(name, Discrete(states), Discrete(actions), _reset, _transition, uniforms)
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomMDPOptions:
+    """The paper's random MDPs: P_i = kappa K_i + (1 - kappa) P_0, with kappa = min(heterogeneity, 1).
+
+    Beyond heterogeneity 1 the agents' own kernels K_i are sharpened (entries to the power `heterogeneity`, then
+    normalised), towards a different deterministic system for each agent.
+    """
+
+    states: int = 5
+    """Number of states; one number, the same for all agents."""
+    actions: int = 5
+    """Number of actions; one number, the same for all agents."""
+    kernel: str = "uniform"
+    """uniform: entries U[0,1]; bernoulli: those times a random mask; orthogonal: P_0 has a mask, every K_i its complement."""
+    sparsity: float = 0.5
+    """Chance that an entry survives the mask of bernoulli and orthogonal kernels."""
+    reward_heterogeneity: float = 0.0
+    """Share of an agent's own random reward, 0 (common reward, the paper) to 1."""
+    start_heterogeneity: float = 0.0
+    """Share of an agent's own random start distribution, 0 (uniform for all, the paper) to 1."""
+
+
+def _normalise(rows: jax.Array) -> jax.Array:
+    """Rows that sum to 1; an empty row (all masked) becomes uniform."""
+    total = rows.sum(-1, keepdims=True)
+    return jnp.where(total > 0, rows / jnp.where(total > 0, total, 1.0), 1.0 / rows.shape[-1])
+
+
+def random_mdps(key: jax.Array, agents: int, heterogeneity: float, options: RandomMDPOptions) -> MDP:
+    """N random MDPs, leading axis N. See `RandomMDPOptions` for what `heterogeneity` does."""
+    choose("kernel", options.kernel, KERNELS)
+    for name in ("reward_heterogeneity", "start_heterogeneity", "sparsity"):
+        require(0.0 <= getattr(options, name) <= 1.0, f"{name} is a share: give a number from 0 to 1")
+    states, actions = options.states, options.actions
+    keys = iter(jax.random.split(key, 8))
+    shape = (states, actions, states)
+
+    common = jax.random.uniform(next(keys), shape)
+    own = jax.random.uniform(next(keys), (agents, *shape))
+    mask = jax.random.bernoulli(next(keys), options.sparsity, shape)
+    if options.kernel == "bernoulli":
+        common, own = common * mask, own * jax.random.bernoulli(next(keys), options.sparsity, own.shape)
+    elif options.kernel == "orthogonal":
+        common, own = common * mask, own * ~mask
+    sharpness = max(1.0, heterogeneity)
+    transition = mix(min(heterogeneity, 1.0), _normalise(own**sharpness), _normalise(common))
+
+    common_reward, own_reward = jax.random.uniform(next(keys), (states, actions)), jax.random.uniform(next(keys), (agents, states, actions))
+    own_start = jax.random.dirichlet(next(keys), jnp.ones(states), (agents,))
+    return MDP(
+        transition,
+        mix(options.reward_heterogeneity, own_reward, common_reward),
+        mix(options.start_heterogeneity, own_start, jnp.full(states, 1.0 / states)),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ConflictOptions:
+    """Agents that want different things, by very different amounts, in one random world.
+
+    With k = min(heterogeneity, 1), agent i is paid 10^(heterogeneity z_i) [ k 1{a = a_i(s)} + (1-k) 1{a = a_0(s)} ]:
+    its own favourite action in every state, on a scale that runs over 2 `heterogeneity` orders of magnitude
+    (z_i evenly from -1 to 1). Neighbouring agents never share a favourite when there are enough actions.
+    """
+
+    states: int = 5
+    """Number of states; one number, the same for all agents."""
+    actions: int = 5
+    """Number of actions; one number, the same for all agents."""
+
+
+def conflicting_mdps(key: jax.Array, agents: int, heterogeneity: float, options: ConflictOptions) -> MDP:
+    """N MDPs with conflicting rewards, leading axis N. See `ConflictOptions`."""
+    states, actions = options.states, options.actions
+    kernel_key, favourite_key = jax.random.split(key)
+    kernel = _normalise(jax.random.uniform(kernel_key, (states, actions, states)))
+    orders = jax.vmap(lambda k: jax.random.permutation(k, actions))(jax.random.split(favourite_key, states))  # (S, A)
+    own = jax.nn.one_hot(orders[:, jnp.arange(agents) % actions].T, actions)  # (N, S, A)
+    wanted = mix(min(heterogeneity, 1.0), own, own[0])
+    scale = 10.0 ** (heterogeneity * positions(agents))
+    start = jnp.full((agents, states), 1.0 / states)
+    return MDP(jnp.broadcast_to(kernel, (agents, *kernel.shape)), scale[:, None, None] * wanted, start)

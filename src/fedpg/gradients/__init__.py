@@ -1,0 +1,1 @@
+"""Estimators of the policy gradient, and the exact one."""

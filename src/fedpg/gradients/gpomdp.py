@@ -1,0 +1,51 @@
+"""The policy gradient of one trajectory.
+
+    G_t       = sum_{h>=t} gamma^h r_h
+    g(tau|th) = sum_t (G_t - gamma^t b(s_t, t)) grad log pi_th(a_t|s_t)
+
+Reference: Baxter & Bartlett, "Infinite-horizon policy-gradient estimation", 2001; section 3 of the paper.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.gradients.rollout import Trajectory, log_probs
+from fedpg.policies.base import Policy
+from fedpg.trees import Params
+
+
+def discounts(discount: float, horizon: int) -> jax.Array:
+    """gamma^t for t = 0 .. H-1, (H,)."""
+    return jnp.power(discount, jnp.arange(horizon))
+
+
+def suffix_sums(values: jax.Array) -> jax.Array:
+    """sum_{h>=t} values_h for every t, (H,)."""
+    return jnp.cumsum(values[::-1])[::-1]
+
+
+def returns_to_go(reward: jax.Array, discount: float) -> jax.Array:
+    """G_t, discounted from time 0. Shape (H,).
+
+    >>> returns_to_go(jnp.array([1.0, 2.0, 4.0]), 0.5).tolist()
+    [3.0, 2.0, 1.0]
+    """
+    return suffix_sums(discounts(discount, reward.shape[0]) * reward)
+
+
+def coefficients(trajectory: Trajectory, baseline: jax.Array, discount: float) -> jax.Array:
+    """What multiplies grad log pi(a_t|s_t): G_t - gamma^t b_t, zero after the end. Shape (H,)."""
+    horizon = trajectory.reward.shape[0]
+    return (returns_to_go(trajectory.reward, discount) - discounts(discount, horizon) * baseline) * trajectory.mask
+
+
+def surrogate(policy: Policy, params: Params, trajectory: Trajectory, coefficient: jax.Array) -> jax.Array:
+    """sum_t coefficient_t log pi(a_t|s_t): its gradient in params, coefficients held, is the estimator. Shape ()."""
+    return jnp.sum(coefficient * log_probs(policy, params, trajectory))
+
+
+def gpomdp(policy: Policy, params: Params, trajectory: Trajectory, discount: float, baseline: jax.Array | float = 0.0) -> Params:
+    """g(tau | params) for one trajectory, with baseline values b_t, (H,)."""
+    return jax.grad(surrogate, 1)(policy, params, trajectory, coefficients(trajectory, jnp.asarray(baseline), discount))

@@ -1,0 +1,55 @@
+"""One trajectory: the policy in one agent's environment for at most H steps, masked after its end."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg import trees
+from fedpg.envs.base import Environment
+from fedpg.policies.base import Policy
+from fedpg.trees import Params
+
+
+class Trajectory(NamedTuple):
+    """tau = (s_0, a_0, r_0, ...), padded to H steps.
+
+    Attributes:
+        observation: (H, ...).
+        action: (H, ...).
+        reward: (H,), zero after the end.
+        mask: (H,), 1 for executed steps, 0 after the end.
+    """
+
+    observation: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    mask: jax.Array
+
+
+def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Array, params: Params, agent: Any) -> Trajectory:
+    """Samples tau ~ p_agent(. | params)."""
+    start_key, action_key, step_key = jax.random.split(key, 3)
+    noise = (policy.draw(action_key, horizon), environment.draw(step_key, horizon))
+    state, observation = environment.reset(start_key, agent)
+
+    def step(carry: tuple, noise: tuple) -> tuple:
+        state, observation, alive = carry
+        action = policy.act(noise[0], params, observation)
+        after = environment.transition(noise[1], state, action, agent)
+        # An ended episode stands still: its state could otherwise run off to infinity and spoil the masked sums.
+        state = trees.select(alive, after.state, state)
+        row = Trajectory(observation, action, jnp.where(alive, after.reward, 0.0), alive.astype(after.reward.dtype))
+        observation = jnp.where(alive, after.observation, observation)
+        return (state, observation, alive & ~(after.terminated | after.truncated)), row
+
+    _, trajectory = jax.lax.scan(step, (state, observation, jnp.ones((), bool)), noise)
+    return trajectory
+
+
+def log_probs(policy: Policy, params: Params, trajectory: Trajectory) -> jax.Array:
+    """log pi(a_t|s_t) for every executed step, zero after the end. Shape (H,)."""
+    values = jax.vmap(policy.log_prob, (None, 0, 0))(params, trajectory.observation, trajectory.action)
+    return jnp.where(trajectory.mask > 0, values, 0.0)

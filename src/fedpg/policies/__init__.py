@@ -1,0 +1,36 @@
+"""What an agent does: policies by name, and the contract for one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedpg.envs.base import Box, Discrete, Environment
+from fedpg.errors import choose, require
+from fedpg.policies.base import Policy, custom
+from fedpg.policies.mlp import categorical, gaussian
+from fedpg.policies.tabular import direct, softmax
+
+POLICIES: dict[str, Callable[[Environment], Policy]] = {
+    "softmax": softmax,
+    "direct": direct,
+    "categorical": categorical,
+    "gaussian": gaussian,
+}
+
+
+def make(name: str, environment: Environment) -> Policy:
+    """The policy called `name` for `environment`; "auto" takes the natural one for its spaces."""
+    finite = isinstance(environment.observation_space, Discrete)
+    continuous = isinstance(environment.action_space, Box)
+    if name == "auto":
+        name = "gaussian" if continuous else "softmax" if finite else "categorical"
+    choose("policy", name, ("auto", *POLICIES))
+    require(
+        finite or name in ("categorical", "gaussian"),
+        f"policy {name!r} is a table over states, and {environment.name} has none: use 'auto'",
+    )
+    require(continuous == (name == "gaussian"), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
+    return POLICIES[name](environment)
+
+
+__all__ = ["POLICIES", "Policy", "categorical", "custom", "direct", "gaussian", "make", "softmax"]

@@ -1,0 +1,57 @@
+"""The contract of a policy: pure functions of its params, written for one observation.
+
+init(key)                     -> params
+sample(key, params, obs)      -> action
+log_prob(params, obs, action) -> ()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg import trees
+from fedpg.envs.base import Discrete, Space
+from fedpg.trees import Params
+
+
+class Policy(NamedTuple):
+    """A stochastic policy.
+
+    Attributes:
+        init: key -> params.
+        act: (noise, params, observation) -> action. The noise is one row of `draw(key, n)`.
+        log_prob: (params, observation, action) -> log density of the action, ().
+        draw: (key, n) -> the randomness of n actions, leading axis n. The default splits the key, so that `act`
+            is then simply `sample(key, params, observation)`.
+        project: params -> the nearest allowed params; called after every update.
+    """
+
+    init: Callable[[jax.Array], Params]
+    act: Callable[[Any, Params, jax.Array], jax.Array]
+    log_prob: Callable[[Params, jax.Array, jax.Array], jax.Array]
+    draw: Callable[[jax.Array, int], Any] = jax.random.split
+    project: Callable[[Params], Params] = lambda params: params
+
+    def sample(self, key: jax.Array, params: Params, observation: jax.Array) -> jax.Array:
+        """One action with its own key."""
+        return self.act(trees.take(self.draw(key, 1), 0), params, observation)
+
+
+def custom(
+    init: Callable[[jax.Array], Params],
+    sample: Callable[[jax.Array, Params, jax.Array], jax.Array],
+    log_prob: Callable[[Params, jax.Array, jax.Array], jax.Array],
+) -> Policy:
+    """A policy from a user's own three functions."""
+    return Policy(init, sample, log_prob)
+
+
+def features(space: Space, observation: jax.Array) -> jax.Array:
+    """An observation as a flat vector; a discrete one as one-hot."""
+    if isinstance(space, Discrete):
+        return jax.nn.one_hot(observation, space.n)
+    return jnp.reshape(observation, (-1,))

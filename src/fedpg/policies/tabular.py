@@ -1,0 +1,51 @@
+"""Policies stored as a table over (state, action)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.draws import pick, uniforms
+from fedpg.envs.base import Environment
+from fedpg.policies.base import Policy
+
+
+def softmax(environment: Environment) -> Policy:
+    """pi(a|s) = exp(logits[s,a]) / sum_b exp(logits[s,b]), started uniform. Params: {"logits": (S, A)}."""
+    states, actions = environment.observation_space.n, environment.action_space.n
+    return Policy(
+        init=lambda key: {"logits": jnp.zeros((states, actions))},
+        act=lambda uniform, params, s: pick(uniform, jax.nn.softmax(params["logits"][s])),
+        log_prob=lambda params, s, a: jax.nn.log_softmax(params["logits"][s])[a],
+        draw=uniforms,
+    )
+
+
+def simplex_projection(rows: jax.Array, floor: float = 0.0) -> jax.Array:
+    """Euclidean projection of each row onto {p : p >= floor, sum p = 1}.
+
+    Reference: Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, on rows shifted by the floor.
+    """
+    n = rows.shape[-1]
+    mass = 1.0 - n * floor
+    ordered = jnp.sort(rows - floor, axis=-1)[..., ::-1]
+    excess = (jnp.cumsum(ordered, axis=-1) - mass) / jnp.arange(1, n + 1)
+    support = jnp.sum(ordered > excess, axis=-1, keepdims=True)
+    threshold = jnp.take_along_axis(excess, support - 1, axis=-1)
+    return jnp.maximum(rows - floor - threshold, 0.0) + floor
+
+
+def direct(environment: Environment, floor: float = 1e-3) -> Policy:
+    """pi(a|s) = probabilities[s,a], kept on the simplex by projection. Params: {"probabilities": (S, A)}.
+
+    The floor keeps every action possible: score functions and importance weights divide by probabilities.
+    """
+    states, actions = environment.observation_space.n, environment.action_space.n
+
+    return Policy(
+        init=lambda key: {"probabilities": jnp.full((states, actions), 1.0 / actions)},
+        act=lambda uniform, params, s: pick(uniform, params["probabilities"][s]),
+        log_prob=lambda params, s, a: jnp.log(params["probabilities"][s, a]),
+        draw=uniforms,
+        project=lambda params: {"probabilities": simplex_projection(params["probabilities"], floor)},
+    )

@@ -1,0 +1,157 @@
+"""What an algorithm sees of reinforcement learning: samples, gradients, nothing else.
+
+An algorithm is written against `Problem`. It never looks inside a sample, so a problem may keep trajectories, visit counts
+or, like `fedpg.quadratic`, no reinforcement learning at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.envs.base import Environment, space_size
+from fedpg.envs.tabular import MDP
+from fedpg.errors import choose, require
+from fedpg.gradients import baselines, batch, exact, hvp, importance
+from fedpg.gradients.importance import Weights
+from fedpg.gradients.rollout import Trajectory, rollout
+from fedpg.policies.base import Policy
+from fedpg.trees import Params
+
+
+class Usage(NamedTuple):
+    """What a sample cost and earned; usages add up.
+
+    Attributes:
+        trajectories: number of trajectories, ().
+        env_steps: executed steps, ().
+        total_return: sum of undiscounted returns, ().
+    """
+
+    trajectories: jax.Array
+    env_steps: jax.Array
+    total_return: jax.Array
+
+
+class Evaluation(NamedTuple):
+    """How good params are for one agent.
+
+    Attributes:
+        total_return: undiscounted, ().
+        objective: J_i, discounted, ().
+        gradient: grad J_i, like params; () where it cannot be computed exactly.
+    """
+
+    total_return: jax.Array
+    objective: jax.Array
+    gradient: Any
+
+
+class Problem(NamedTuple):
+    """Pure functions for one agent.
+
+    Attributes:
+        init_params: key -> params.
+        init_memory: () -> memory, what sampling learns and keeps with the agent (its baseline).
+        sample: (key, params, agent, memory) -> sample, memory. One batch at params.
+        gradient: (sample, params) -> g at params; unbiased for grad J_i if sampled there.
+        weighted_gradient: (sample, params, behaviour) -> F(params; sample, behaviour), Weights.
+        hessian_vector: (sample, params, vector) -> Lambda; the sample was drawn at params.
+        usage: sample -> Usage.
+        evaluate: (key, params, agent) -> Evaluation.
+        project: params -> allowed params.
+        step_floats: numbers in one recorded environment step: what would travel if trajectories did.
+    """
+
+    init_params: Callable[[jax.Array], Params]
+    init_memory: Callable[[], Any]
+    sample: Callable[[jax.Array, Params, Any, Any], tuple[Any, Any]]
+    gradient: Callable[[Any, Params], Params]
+    weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]]
+    hessian_vector: Callable[[Any, Params, Params], Params]
+    usage: Callable[[Any], Usage]
+    evaluate: Callable[[jax.Array, Params, Any], Evaluation]
+    project: Callable[[Params], Params]
+    step_floats: int
+
+
+def policy_gradient(
+    environment: Environment,
+    policy: Policy,
+    *,
+    horizon: int,
+    discount: float,
+    batch_size: int = 1,
+    baseline: str = "none",
+    normalise: bool = False,
+    weights: str = "trajectory",
+    weight_cap: float = 2.0,
+    eval_episodes: int = 32,
+) -> Problem:
+    """The reinforcement-learning problem of the paper, with its practical options.
+
+    Args:
+        environment: what the agents live in.
+        policy: what they learn.
+        horizon: H, the most steps of a trajectory.
+        discount: gamma, counted from time 0.
+        batch_size: trajectories per local step (the paper: 1).
+        baseline: b(s_t, t): none (the paper), time, linear, value.
+        normalise: standardise advantages over each batch (biased).
+        weights: importance weights: trajectory (the paper), prefix, truncated, self-normalised.
+        weight_cap: where truncated weights are cut.
+        eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
+    """
+    require(horizon >= 1 and batch_size >= 1, "horizon and batch must be at least 1")
+    require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
+    require(weight_cap > 0, "weight-cap must be positive")
+    choose("weights", weights, importance.KINDS)
+    fitted = baselines.make(baseline, environment, horizon)
+
+    def trajectories(key: jax.Array, params: Params, agent: Any, count: int) -> Trajectory:
+        keys = jax.random.split(key, count)
+        return jax.vmap(lambda k: rollout(environment, policy, horizon, k, params, agent))(keys)
+
+    def sample(key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[batch.Batch, Any]:
+        tau = trajectories(key, params, agent, batch_size)
+        values = jax.vmap(fitted.predict, (None, 0))(memory, tau)
+        drawn = batch.Batch(tau, values, jnp.ones(()))
+        memory = fitted.update(memory, tau, jax.vmap(baselines.targets, (0, None))(tau.reward, discount))
+        return batch.normalise_advantages(drawn, discount) if normalise else drawn, memory
+
+    def usage(drawn: batch.Batch) -> Usage:
+        tau = drawn.trajectory
+        return Usage(jnp.asarray(tau.reward.shape[0]), jnp.sum(tau.mask).astype(int), jnp.sum(tau.reward))
+
+    def evaluate_exactly(key: jax.Array, params: Params, mdp: MDP) -> Evaluation:
+        return Evaluation(
+            exact.objective(policy, params, mdp, 1.0, horizon),
+            exact.objective(policy, params, mdp, discount, horizon),
+            exact.gradient(policy, params, mdp, discount, horizon),
+        )
+
+    def evaluate_episodes(key: jax.Array, params: Params, agent: Any) -> Evaluation:
+        reward = trajectories(key, params, agent, eval_episodes).reward
+        discounted = jax.vmap(baselines.targets, (0, None))(reward, discount)[:, 0]
+        return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
+
+    def evaluate(key: jax.Array, params: Params, agent: Any) -> Evaluation:
+        return (evaluate_exactly if isinstance(agent, MDP) else evaluate_episodes)(key, params, agent)
+
+    return Problem(
+        init_params=policy.init,
+        init_memory=fitted.init,
+        sample=sample,
+        gradient=lambda drawn, params: batch.gradient(policy, params, drawn, discount),
+        weighted_gradient=lambda drawn, params, behaviour: batch.weighted_gradient(
+            policy, params, behaviour, drawn, discount, weights, weight_cap
+        ),
+        hessian_vector=lambda drawn, params, vector: hvp.hessian_vector(policy, params, vector, drawn, discount, weights, weight_cap),
+        usage=usage,
+        evaluate=evaluate,
+        project=policy.project,
+        step_floats=space_size(environment.observation_space) + space_size(environment.action_space) + 1,
+    )

@@ -1,0 +1,69 @@
+"""A noisy quadratic `Problem`: the mathematics of every algorithm with no reinforcement learning in the way.
+
+    J_i(th) = -1/2 (th - c_i)' A_i (th - c_i),     g_i(xi|th) = grad J_i(th) + sigma xi,   xi ~ N(0, I)
+
+The noise does not depend on th, so every importance weight is 1 and Lambda = -A_i v exactly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.gradients.importance import Weights
+from fedpg.problem import Evaluation, Problem, Usage
+
+
+class Bowl(NamedTuple):
+    """One agent: where its optimum is and how steep its sides are.
+
+    Attributes:
+        curvature: A_i, (d, d), positive definite.
+        centre: c_i, (d,).
+    """
+
+    curvature: jax.Array
+    centre: jax.Array
+
+
+class Draw(NamedTuple):
+    """A sample: the agent it came from and its noise, (d,)."""
+
+    bowl: Bowl
+    noise: jax.Array
+
+
+def bowls(key: jax.Array, agents: int, heterogeneity: float, dimension: int = 4) -> Bowl:
+    """N random bowls, leading axis N; centres and curvatures differ by `heterogeneity`, identical at 0."""
+    centre_key, curvature_key, common_key = jax.random.split(key, 3)
+    centre = heterogeneity * jax.random.normal(centre_key, (agents, dimension)) + jax.random.normal(common_key, (dimension,))
+    steepness = jnp.exp(heterogeneity * jax.random.normal(curvature_key, (agents, dimension)))
+    return Bowl(jax.vmap(jnp.diag)(steepness), centre)
+
+
+def quadratic(dimension: int = 4, noise: float = 0.0) -> Problem:
+    """The problem for `Bowl` agents. Params: (d,)."""
+
+    def gradient(draw: Draw, params: jax.Array) -> jax.Array:
+        return -draw.bowl.curvature @ (params - draw.bowl.centre) + noise * draw.noise
+
+    def evaluate(key: jax.Array, params: jax.Array, bowl: Bowl) -> Evaluation:
+        slope = -bowl.curvature @ (params - bowl.centre)
+        value = 0.5 * (params - bowl.centre) @ slope
+        return Evaluation(value, value, slope)
+
+    one = jnp.ones(())
+    return Problem(
+        init_params=lambda key: jnp.zeros(dimension),
+        init_memory=lambda: (),
+        sample=lambda key, params, bowl, memory: (Draw(bowl, jax.random.normal(key, (dimension,))), memory),
+        gradient=gradient,
+        weighted_gradient=lambda draw, params, behaviour: (gradient(draw, params), Weights(one, one, one, one)),
+        hessian_vector=lambda draw, params, vector: -draw.bowl.curvature @ vector,
+        usage=lambda draw: Usage(jnp.ones((), int), jnp.ones((), int), jnp.zeros(())),
+        evaluate=evaluate,
+        project=lambda params: params,
+        step_floats=dimension,
+    )
