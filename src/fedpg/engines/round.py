@@ -67,9 +67,11 @@ def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: i
     params = problem.init_params(agent_key(root, seed, 0, 0, Purpose.PARAMS))
     server, agent_state = algorithm.init(params)
     none = jnp.zeros(())
-    return SeedState(
+    state = SeedState(
         server, trees.broadcast(agent_state, count), jnp.asarray(HEALTHY), no_info(), jnp.zeros((), int), RoundInfo(none, none)
     )
+    # Strong types from the start: a weakly typed leaf would compile everything a second time after a checkpoint.
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
 
 
 def settle(state: SeedState, round: Any, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo) -> SeedState:

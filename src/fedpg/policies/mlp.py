@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import jax
@@ -18,7 +19,7 @@ LOG_2PI = math.log(2.0 * math.pi)
 def _init_layers(key: jax.Array, sizes: list[int], last_scale: float) -> list[dict[str, jax.Array]]:
     """Orthogonal weights, zero biases; a small last layer, so that every action is about as likely at the start."""
     layers = []
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         scale = last_scale if i == len(sizes) - 2 else math.sqrt(2.0)
         matrix = jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, i), (fan_in, fan_out))
         layers.append({"bias": jnp.zeros(fan_out), "matrix": matrix})
