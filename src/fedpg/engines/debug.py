@@ -16,6 +16,7 @@ import numpy as np
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange
+from fedpg.engines import traffic
 from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
 from fedpg.engines.simulator import AgentsOf
@@ -42,6 +43,7 @@ class Debug:
         self._problem, self._algorithm, self._root, self.seeds = problem, algorithm, root, seeds
         with stage("making the agents"):
             self._agents = [agents_of(agent_key(root, seed, 0, 0, Purpose.AGENTS)) for seed in range(seeds)]
+        self.traffic = traffic.measure(problem, algorithm, self._agents[0])
         self._states: list[SeedState] = []
 
     def _round(self, exchange: Exchange, purpose: Purpose, seed: int, round: int) -> None:
@@ -57,6 +59,11 @@ class Debug:
 
     def agents(self) -> Any:
         return jax.tree.map(np.asarray, trees.stack(self._agents))
+
+    def template(self) -> SeedState:
+        count = jax.tree.leaves(participants(self._algorithm, self._agents[0]))[0].shape[0]
+        one = start(self._problem, self._algorithm, self._root, 0, count)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.seeds, *x.shape), x.dtype), one)
 
     def start(self) -> None:
         self._states = []

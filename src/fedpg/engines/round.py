@@ -66,10 +66,9 @@ def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: i
     """The state before the warm-up, for `count` participants."""
     params = problem.init_params(agent_key(root, seed, 0, 0, Purpose.PARAMS))
     server, agent_state = algorithm.init(params)
-    none = jnp.zeros(())
-    state = SeedState(
-        server, trees.broadcast(agent_state, count), jnp.asarray(HEALTHY), no_info(), jnp.zeros((), int), RoundInfo(none, none)
-    )
+    zero, none = jnp.zeros((), int), jnp.zeros(())
+    agents = trees.broadcast(agent_state, count)
+    state = SeedState(server, agents, jnp.asarray(HEALTHY), no_info(), zero, RoundInfo(none, none))
     # Strong types from the start: a weakly typed leaf would compile everything a second time after a checkpoint.
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
 

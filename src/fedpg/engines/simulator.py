@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange
+from fedpg.engines import traffic
 from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
 from fedpg.problem import Problem
@@ -76,6 +77,7 @@ class Simulator:
         self._placement = NamedSharding(mesh, by_seed)
         self._ids = [jax.device_put(part, self._placement) for part in ids.reshape(-1, self.chunk)]
         self._agents = [self._programs["agents"](part) for part in self._ids]
+        self.traffic = traffic.measure(problem, algorithm, trees.take(self._agents[0], 0))
         self._states: list[SeedState] = []
 
     def _seed_bytes(self) -> int:
@@ -130,6 +132,11 @@ class Simulator:
     def agents(self) -> Any:
         """The agents' params, as NumPy arrays with axes (seeds, N, ...)."""
         return self._gather(self._agents)
+
+    def template(self) -> SeedState:
+        """The shapes of `state()`, without running anything."""
+        one_chunk = jax.eval_shape(self._programs["start"], self._ids[0], self._agents[0])
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.seeds, *x.shape[1:]), x.dtype), one_chunk)
 
     def start(self) -> None:
         """Round 0: initial params, and u_0 where the algorithm has one."""

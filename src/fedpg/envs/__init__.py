@@ -1,6 +1,6 @@
 """What an agent lives in."""
 
 from fedpg.envs.base import Box, Discrete, Environment, Federation, Step, federate
-from fedpg.envs.families import FAMILIES, family, read_options
+from fedpg.envs.families import FAMILIES, Family, family, read_options
 
-__all__ = ["FAMILIES", "Box", "Discrete", "Environment", "Federation", "Step", "family", "federate", "read_options"]
+__all__ = ["FAMILIES", "Box", "Discrete", "Environment", "Family", "Federation", "Step", "family", "federate", "read_options"]

@@ -25,10 +25,8 @@ def make(name: str, environment: Environment) -> Policy:
     if name == "auto":
         name = "gaussian" if continuous else "softmax" if finite else "categorical"
     choose("policy", name, ("auto", *POLICIES))
-    require(
-        finite or name in ("categorical", "gaussian"),
-        f"policy {name!r} is a table over states, and {environment.name} has none: use 'auto'",
-    )
+    table = name in ("softmax", "direct")
+    require(finite or not table, f"policy {name!r} is a table over states, and those of {environment.name} cannot be listed: use 'auto'")
     require(continuous == (name == "gaussian"), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
     return POLICIES[name](environment)
 

@@ -1,0 +1,7 @@
+"""`python -m fedpg`."""
+
+import sys
+
+from fedpg.cli import main
+
+sys.exit(main())

@@ -1,0 +1,40 @@
+"""The command: one file per verb, imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from fedpg.errors import UserError, choose
+
+VERBS = {
+    "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
+    "theory": "the theorems' beta, step-sizes and B for given constants",
+    "doctor": "what is installed, which devices there are, what is missing for what",
+}
+
+USAGE = """usage: fedpg VERB [flags]
+
+One policy for many environments that differ as much as they like.
+
+verbs:
+{}
+
+fedpg VERB --help explains a verb."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one verb. A mistake of the user's is one line on stderr and exit code 2."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(USAGE.format("\n".join(f"  {verb:8} {does}" for verb, does in VERBS.items())))
+        return 0
+    try:
+        verb = choose("verb", argv[0], VERBS)
+        return importlib.import_module(f"fedpg.cli.{verb}").main(argv[1:])
+    except UserError as error:
+        print(f"fedpg: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fedpg: stopped", file=sys.stderr)
+        return 130

@@ -1,0 +1,82 @@
+"""`fedpg doctor`: what is installed, which devices there are, what is missing for what."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fedpg.cli.parse import parse
+
+NEEDS = {
+    "jax": ("everything", None),
+    "numpy": ("everything", None),
+    "safetensors": ("checkpoints", None),
+    "rich": ("the command line", None),
+    "tyro": ("the command line", None),
+    "matplotlib": ("pictures", "plot"),
+    "gymnasium": ("the tests against Gymnasium", "test"),
+    "pytest": ("the tests", "test"),
+}
+"""Package -> (what needs it, the extra that brings it)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DoctorOptions:
+    """Say what is installed, which devices there are, and what is missing for what."""
+
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+def examine() -> dict[str, Any]:
+    """What was found, as plain data."""
+    from fedpg.store.manifest import version
+
+    packages = {}
+    for name, (use, extra) in NEEDS.items():
+        present = importlib.util.find_spec(name) is not None
+        mend = f"pip install 'fedpg[{extra}]'" if extra else f"pip install {name}"
+        packages[name] = {"version": version(name) if present else None, "for": use, "mend": None if present else mend}
+    devices: list[str] = []
+    problem = None
+    try:
+        import jax
+
+        devices = [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+    except Exception as error:  # a broken accelerator driver can raise anything; the doctor must still speak
+        problem = str(error).splitlines()[0]
+    return {
+        "fedpg": version("fedpg"),
+        "python": platform.python_version(),
+        "cores": len(os.sched_getaffinity(0)),
+        "devices": devices,
+        "device_problem": problem,
+        "packages": packages,
+    }
+
+
+def main(argv: list[str]) -> int:
+    """The verb. Returns the exit code: 0 if everything that fedpg cannot do without is there."""
+    options = parse(DoctorOptions, argv, "fedpg doctor")
+    found = examine()
+    broken = found["device_problem"] is not None or any(
+        package["version"] is None for name, package in found["packages"].items() if NEEDS[name][1] is None
+    )
+    if options.json:
+        print(json.dumps(found))
+        return int(broken)
+    console = Console()
+    console.print(f"fedpg {found['fedpg']}, Python {found['python']}, {found['cores']} cores", highlight=False)
+    console.print(f"devices: {', '.join(found['devices']) or found['device_problem']}", highlight=False)
+    table = Table("package", "version", "needed for", "to install")
+    for name, package in found["packages"].items():
+        table.add_row(name, package["version"] or "[red]missing", package["for"], package["mend"] or "")
+    console.print(table)
+    return int(broken)

@@ -1,0 +1,102 @@
+"""`fedpg theory`: the theorems' beta, step-sizes and B for given constants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from fedpg.theory import Constants, Prescription, prescribe
+from fedpg.theory import constants as k
+from fedpg.theory.errata import applied
+
+DESCRIPTION = "The beta, step-sizes and B that the theorems prescribe, and the bound they promise. docs/theory.md explains each number."
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `fedpg theory` reads."""
+
+    constants: tyro.conf.OmitArgPrefixes[Constants]
+    """The assumptions' constants and the size of the federation."""
+    algorithm: str = "fedsvrpg-m"
+    """fedsvrpg-m or fedhapg-m."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print one JSON object instead of the table."""
+
+
+def main(argv: list[str]) -> int:
+    """Prints the prescription for the flags in `argv`; returns 0."""
+    options = tyro.cli(Options, args=argv, prog="fedpg theory", description=DESCRIPTION)
+    prescription = prescribe(options.constants, options.algorithm)
+    if options.json:
+        print(json.dumps(as_dict(prescription), indent=2))
+    else:
+        _print_table(prescription)
+    return 0
+
+
+def as_dict(p: Prescription) -> dict[str, object]:
+    """Every number of the table under a stable name."""
+    return {
+        "algorithm": p.algorithm,
+        "inputs": asdict(p.constants),
+        "smoothness": {name: value for name, value, _ in _smoothness(p)},
+        "beta": p.beta,
+        "global_lr": p.global_lr,
+        "local_lr": p.local_lr,
+        "binding": p.binding.name,
+        "conditions": {condition.name: condition.value for condition in p.conditions},
+        "B": p.B,
+        "bound": p.bound,
+        "bound_noise": p.bound_noise,
+        "bound_start": p.bound_start,
+        "errata": list(applied(p.algorithm)),
+    }
+
+
+def _smoothness(p: Prescription) -> Iterator[tuple[str, float, str]]:
+    """(name, value, meaning) of the constants that the algorithm's theorem uses, the one it ends with last."""
+    c = p.constants
+    yield "C_g", k.C_g(c), "bound on |g|"
+    yield "L", k.L(c), "smoothness of J"
+    if p.algorithm == "fedsvrpg-m":
+        yield "L_g", k.L_g(c), "Lipschitz constant of g"
+        yield "C_w", k.C_w(c), "Var w over squared distance"
+        yield "L1", k.L1(c), "error of u by drift"
+        yield "L2", k.L2(c), "error of u by server step"
+        yield "L3", k.L3(c), "Lipschitz constant of w g"
+        yield "Lbar", k.Lbar(c), "max(L, L1, L2, L3)"
+    else:
+        yield "L4", k.L4(c), "bound on the Hessian estimate"
+        yield "Lhat", k.Lhat(c), "sqrt(2 L^2 + 4 L4^2)"
+
+
+def _print_table(p: Prescription) -> None:
+    c = p.constants
+    table = Table(title=f"{p.algorithm}: N={c.agents} K={c.local_steps} R={c.rounds} H={c.horizon} gamma={c.discount:g}")
+    table.add_column("quantity", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("meaning")
+    table.add_row("sigma", f"{c.sigma:.4g}", "bound on the deviation of g and w g")
+    table.add_row("delta", f"{c.delta:.4g}", "J* - J(theta_0)")
+    table.add_row("g0", f"{c.g0:.4g}", "mean |grad J_i(theta_0)|^2", end_section=True)
+    rows = list(_smoothness(p))
+    for row, (name, value, meaning) in enumerate(rows, 1):
+        table.add_row(name, f"{value:.4g}", meaning, end_section=row == len(rows))
+    for condition in p.conditions:
+        binds = " (binds)" if condition is p.binding else ""
+        table.add_row("eta <=", f"{condition.value:.4g}", condition.name + binds, end_section=condition is p.conditions[-1])
+    table.add_row("beta", f"{p.beta:.4g}", "momentum")
+    table.add_row("lambda", f"{p.global_lr:.4g}", "global_lr")
+    table.add_row("eta", f"{p.local_lr:.4g}", f"local_lr, by {p.binding.name}")
+    table.add_row("B", f"{p.B}" if p.B < 10**9 else f"{p.B:.4g}", "trajectories per agent for u_0")
+    table.add_row("bound", f"{p.bound:.4g}", f"mean |grad J|^2 <~ {p.bound_noise:.4g} (noise) + {p.bound_start:.4g}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("Numeric constants hidden in the theorem's <~ are taken as 1.")
+    console.print("Errata applied: " + ", ".join(applied(p.algorithm)))

@@ -1,0 +1,110 @@
+"""`fedpg train`: one run, written to a run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from fedpg.cli.parse import parse
+from fedpg.errors import UserError, require
+from fedpg.store import config as configs
+from fedpg.store.config import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions(Config):
+    """Train one policy for several different environments, without moving a trajectory.
+
+    Example: fedpg train --env cartpole --algorithm fedsvrpg-m --agents 5 --rounds 150 --seeds 10 --out runs/mine
+
+    Values left out come from the presets of the environment; the complete configuration is written to OUT/config.toml,
+    and `fedpg train --config OUT/config.toml` runs it again.
+    """
+
+    out: str | None = None
+    """The run folder: config.toml, manifest.json, metrics.jsonl, checkpoint/. Left out, a new folder under runs/."""
+    config: str | None = None
+    """A TOML file with the same names as the flags; flags win over it."""
+    resume: bool = False
+    """Go on with the run in --out, bit for bit; a larger --rounds makes it longer."""
+
+
+def _value_of(argv: list[str], flag: str) -> str | None:
+    """What a flag is given on the command line, before the real parsing."""
+    for i, word in enumerate(argv):
+        if word == flag and i + 1 < len(argv):
+            return argv[i + 1]
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
+def options_from(argv: list[str]) -> TrainOptions:
+    """The flags, over the --config file, over a resumed run's own configuration, over the defaults."""
+    given, out = _value_of(argv, "--config"), _value_of(argv, "--out")
+    if "--resume" in argv and "--help" not in argv:
+        require(out is not None, "--resume needs --out: the folder of the run to go on with")
+        stored = Path(out) / "config.toml"
+        require(stored.exists(), f"no run to resume in {out}: leave out --resume to start one")
+        values = configs.read(stored)
+    else:
+        values = {}
+    if given:
+        values |= configs.read(Path(given))
+    return parse(TrainOptions, argv, "fedpg train", TrainOptions(**values))
+
+
+def use_all_cores() -> None:
+    """Lets JAX see every CPU core as a device, so that seeds run side by side. Must come before JAX's first use."""
+    import jax
+
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def main(argv: list[str]) -> int:
+    """The verb. Returns the exit code."""
+    options = options_from(argv)
+    config = Config(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Config)})
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    out = Path(options.out or f"runs/{config.env}-{config.algorithm}-{stamp}")
+
+    use_all_cores()
+    from fedpg.engines.debug import StageError
+    from fedpg.training.loop import train
+    from fedpg.training.progress import Bar
+
+    console = Console()
+    try:
+        run = train(config, out, resume=options.resume, progress=Bar(console))
+    except StageError as error:
+        raise UserError(str(error).splitlines()[0]) from error
+    again = f"fedpg train --resume --out {shlex.quote(str(out))}"
+    if run.interrupted:
+        console.print(f"stopped after a round and saved. Go on with: {again}", soft_wrap=True, highlight=False)
+        return 130
+    console.print(summary(run.rows[-1], str(run.folder)))
+    return 0
+
+
+def summary(row: dict, folder: str) -> Table:
+    """The last line of a run as a table."""
+    table = Table(title=f"round {row['round']}, {folder}", title_justify="left")
+    table.add_column("mean over seeds")
+    table.add_column("", justify="right")
+    costs = ("env_steps", "trajectories", "floats_up", "floats_down")
+    shown = ("return", "return_worst", "objective", "grad_norm_sq", "spread", "ess", *costs)
+    for name in shown:
+        if row.get(name) is not None:
+            table.add_row(name, f"{row[name]:,.4g}" if row[name] < 1e4 else f"{row[name]:,.0f}")
+    returns = [value for value in row["return_per_seed"] if value is not None]
+    table.add_row("return, lowest and highest seed", f"{min(returns):.4g}, {max(returns):.4g}")
+    if row["failed_seeds"]:
+        table.add_row("failed seeds (round)", ", ".join(f"{seed} ({round})" for seed, round in row["failed_seeds"].items()))
+    return table

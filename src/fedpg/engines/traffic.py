@@ -1,0 +1,52 @@
+"""How many numbers an algorithm sends, counted from the types of what crosses the wire."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedpg import trees
+from fedpg.algorithms.base import Algorithm
+from fedpg.engines.round import participants
+from fedpg.problem import Problem
+
+
+class Traffic(NamedTuple):
+    """Numbers sent by the whole federation.
+
+    Attributes:
+        start_up, start_down: in the warm-up.
+        round_up, round_down: in every round.
+        step_up: for every environment step; not 0 only where trajectories themselves travel (pooled).
+    """
+
+    start_up: int
+    start_down: int
+    round_up: int
+    round_down: int
+    step_up: int
+
+    def total(self, rounds: int, env_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers sent up and down since round 0, one entry for each of `env_steps`."""
+        up = self.start_up + rounds * self.round_up + self.step_up * env_steps
+        return up, np.full_like(env_steps, self.start_down + rounds * self.round_down)
+
+
+def measure(problem: Problem, algorithm: Algorithm, agents: Any) -> Traffic:
+    """The traffic of `algorithm` among `agents` (arrays or shapes, leading axis N)."""
+    if algorithm.pooled:
+        return Traffic(0, 0, 0, 0, problem.step_floats)
+
+    def one_of_each(key: jax.Array, agents: Any) -> tuple[Any, Any, Any]:
+        agent = trees.take(participants(algorithm, agents), 0)
+        server, agent_state = algorithm.init(problem.init_params(key))
+        message = algorithm.local_update(key, server.shared, agent_state, agent)[0]
+        first = algorithm.warmup.local_update(key, server.shared, agent_state, agent)[0] if algorithm.warmup else ()
+        return server.shared, message, first
+
+    shared, message, first = jax.eval_shape(one_of_each, jax.random.key(0), agents)
+    count = jax.tree.leaves(agents)[0].shape[0]
+    up, down, start = count * trees.size(message), count * trees.size(shared), count * trees.size(first)
+    return Traffic(start, down if algorithm.warmup else 0, up, down, 0)

@@ -1,0 +1,130 @@
+"""One run's configuration: a frozen dataclass, the same names as flags and in a TOML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from fedpg.errors import UserError, choose, require
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What one training run is. Values left out are filled in from the presets of the environment."""
+
+    env: str = "cartpole"
+    """What the agents live in: cartpole, random-mdp, conflict."""
+    algorithm: str = "fedsvrpg-m"
+    """How they learn: fedsvrpg-m, fedhapg-m, pavg, heavy-ball, local-only, pooled."""
+    agents: int = 5
+    """N, how many agents, each with its own environment."""
+    heterogeneity: float | None = None
+    """How much the environments differ: 0 = identical, no upper end."""
+    env_option: tuple[str, ...] = ()
+    """NAME=VALUE pairs for the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
+    policy: str = "auto"
+    """auto, softmax, direct (tables), categorical or gaussian (tanh networks)."""
+    rounds: int = 150
+    """R, communication rounds."""
+    local_steps: int = 10
+    """K, updates of every agent in a round."""
+    batch: int | None = None
+    """Trajectories per local step (the paper: 1)."""
+    beta: float | None = None
+    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m and heavy-ball."""
+    local_lr: float | None = None
+    """eta, step-size of a local step."""
+    global_lr: float | None = None
+    """lambda, step-size of the server; left out, eta K (the mean of the agents' params)."""
+    horizon: int | None = None
+    """H, the most steps of a trajectory."""
+    discount: float | None = None
+    """gamma."""
+    baseline: str | None = None
+    """What is subtracted from returns: none (the paper), time, linear, value."""
+    normalise: bool = False
+    """Standardise advantages over each batch (biased)."""
+    weights: str | None = None
+    """Importance weights: trajectory (the paper), prefix, truncated, self-normalised."""
+    weight_cap: float = 2.0
+    """Where truncated weights are cut."""
+    u0: str = "auto"
+    """Batches per agent behind the first direction u_0: a number, zero, theorem (ceil(K/(R beta^2))), or auto."""
+    seeds: int = 1
+    """How many independent repetitions, all at once."""
+    seed: int = 0
+    """Root of all random numbers."""
+    eval_every: int = 10
+    """Rounds between evaluations, each a line of metrics.jsonl and a checkpoint."""
+    eval_episodes: int = 32
+    """Episodes per agent of an evaluation; finite MDPs are evaluated exactly instead."""
+    engine: str = "simulator"
+    """simulator (everything in one compiled program) or debug (plain Python, names the stage of an error)."""
+
+
+def flag(field: str) -> str:
+    """`local_lr` as people type it."""
+    return field.replace("_", "-")
+
+
+HINTS = typing.get_type_hints(Config)
+
+
+def check_value(name: str, value: Any) -> Any:
+    """`value` as the type of field `name`; a `UserError` where it does not fit."""
+    hint = HINTS[name]
+    if isinstance(hint, types.UnionType):
+        if value is None:
+            return None
+        hint = next(h for h in typing.get_args(hint) if h is not types.NoneType)
+    if name == "env_option":
+        if isinstance(value, dict):
+            value = [f"{k}={json.dumps(v)}" for k, v in value.items()]
+        listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
+        require(listed, "env-option must be a table, or a list of NAME=VALUE")
+        return tuple(value)
+    if hint is float and type(value) is int:
+        value = float(value)
+    if hint is str and type(value) is int:
+        value = str(value)
+    require(type(value) is hint, f"{flag(name)} must be {hint.__name__}, not {value!r}")
+    return value
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The fields that a TOML file sets."""
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except FileNotFoundError:
+        raise UserError(f"no configuration file at {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+    names = [flag(field.name) for field in dataclasses.fields(Config)]
+    fields = {choose(f"key in {path}", flag(key), names).replace("-", "_"): value for key, value in table.items()}
+    return {field: check_value(field, value) for field, value in fields.items()}
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as a TOML file; values that are None are left out."""
+    set_values = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
+    # JSON's strings, numbers, booleans and lists are TOML's too.
+    return "".join(f"{flag(key)} = {json.dumps(value)}\n" for key, value in set_values.items())
+
+
+def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE pairs as a dictionary; values are TOML, and bare words are strings."""
+    values = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        require(bool(equals and name.strip()), f"env-option {pair!r} must be NAME=VALUE")
+        try:
+            values[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[name.strip()] = text.strip()
+    return values

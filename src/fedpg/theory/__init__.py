@@ -1,0 +1,9 @@
+"""The constants of the two convergence theorems, and the beta, step-sizes and B they prescribe."""
+
+from __future__ import annotations
+
+from fedpg.theory.constants import Constants, complete
+from fedpg.theory.errata import ERRATA, Erratum
+from fedpg.theory.prescription import Condition, Prescription, prescribe
+
+__all__ = ["ERRATA", "Condition", "Constants", "Erratum", "Prescription", "complete", "prescribe"]

@@ -1,0 +1,1 @@
+"""Training: a configuration, the loop, a run folder."""

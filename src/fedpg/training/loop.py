@@ -1,0 +1,188 @@
+"""The host loop: progress, evaluation, metrics, checkpoints, Ctrl-C and resume."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedpg.engines import wire
+from fedpg.engines.round import HEALTHY
+from fedpg.errors import UserError, require
+from fedpg.store import checkpoint, manifest
+from fedpg.store import config as configs
+from fedpg.store.config import Config, flag
+from fedpg.store.folder import RunFolder, write_atomically
+from fedpg.training.progress import Progress, Silent
+from fedpg.training.row import Costs, make_row
+from fedpg.training.setup import Engine, build, resolve
+
+PACE = 1.0
+"""Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is heard."""
+SAVE_EVERY = 60.0
+"""Seconds between checkpoints when evaluations are further apart than that."""
+
+
+class Run(NamedTuple):
+    """A finished or interrupted run.
+
+    Attributes:
+        folder: where it is.
+        config: complete.
+        rows: what metrics.jsonl holds.
+        interrupted: stopped by Ctrl-C before the last round.
+    """
+
+    folder: Path
+    config: Config
+    rows: list[dict[str, Any]]
+    interrupted: bool
+
+
+def train(config: Config, out: Path | str, *, resume: bool = False, progress: Progress | None = None) -> Run:
+    """Trains one policy for all agents of `config` and writes a run folder.
+
+    Args:
+        config: what to run; with `resume` it must be the folder's own, but for `rounds`, which may be larger.
+        out: the run folder; must be empty or absent unless `resume`.
+        resume: go on from the folder's checkpoint, bit for bit.
+        progress: where to report; silent by default.
+    """
+    folder = RunFolder(Path(out))
+    config = resolve(config)
+    if resume:
+        folder.require_run()
+        config = check_same(config, resolve(Config(**configs.read(folder.config))))
+    else:
+        folder.require_empty()
+    with folder.lock(), matmul_precision("highest"):
+        return _Loop(config, folder, progress or Silent()).run(resume)
+
+
+def check_same(wanted: Config, stored: Config) -> Config:
+    """The stored configuration with the wanted number of rounds; refuses any other difference."""
+    for field in dataclasses.fields(Config):
+        here, there = getattr(wanted, field.name), getattr(stored, field.name)
+        # u0 was resolved from the number of rounds the run began with
+        require(field.name in ("rounds", "u0") or here == there, f"cannot resume: the run has {flag(field.name)} {there}, not {here}")
+    require(wanted.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {wanted.rounds}")
+    return dataclasses.replace(stored, rounds=wanted.rounds)
+
+
+class _Loop:
+    def __init__(self, config: Config, folder: RunFolder, progress: Progress) -> None:
+        self.config, self.folder, self.progress = config, folder, progress
+        self.engine: Engine = build(config)
+        self.round, self.seconds, self.saved = 0, 0.0, 0.0
+        self.costs = Costs(config.seeds)
+        self.rows: list[dict[str, Any]] = []
+
+    def run(self, resume: bool) -> Run:
+        restored = self._restore() if resume else False
+        write_atomically(self.folder.config, configs.to_toml(self.config).encode())
+        if not restored:
+            self._begin()
+        stop = threading.Event()
+        with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
+            self._rounds(stop)
+        return Run(self.folder.path, self.config, self.rows, interrupted=self.round < self.config.rounds)
+
+    def _begin(self) -> None:
+        manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.agents())})
+        self.folder.keep_rows(-1)
+        self.engine.start()
+        self._evaluate()
+        self._save()
+
+    def _rounds(self, stop: threading.Event) -> None:
+        pace = 1
+        while self.round < self.config.rounds and not stop.is_set():
+            boundary = min(self.config.rounds, (self.round // self.config.eval_every + 1) * self.config.eval_every)
+            count = min(pace, boundary - self.round)
+            began = time.monotonic()
+            self.engine.advance(self.round, count)
+            took = time.monotonic() - began
+            self.round, self.seconds = self.round + count, self.seconds + took
+            pace = max(1, min(2 * pace, int(count * PACE / max(took, 1e-6))))
+            self.progress.advanced(self.round)
+            if self.round == boundary:
+                self._evaluate()
+            if self.round == boundary or time.monotonic() - self.saved > SAVE_EVERY or stop.is_set():
+                self._save()
+
+    def _evaluate(self) -> None:
+        scores, state = self.engine.evaluate(self.round), self.engine.state()
+        # A reward that is not a number shows here even if no message carried it.
+        broken = (state.failed == HEALTHY) & ~np.isfinite(scores.total_return).all(1)
+        state = state._replace(failed=np.where(broken, self.round, state.failed).astype(state.failed.dtype))
+        self.costs.add(state)
+        floats = self.engine.traffic.total(self.round, self.costs.env_steps)
+        row = make_row(self.round, self.seconds, scores, state, self.costs, floats)
+        self.folder.append_row(row)
+        self.rows.append(row)
+        self.engine.load(state)
+        self.engine.reset_info()
+        self.progress.evaluated(row)
+        if (state.failed != HEALTHY).all():
+            self._save()
+            reason = f"every seed failed (numbers that are not finite, first in round {state.failed.min()})"
+            raise UserError(f"{reason}: try a smaller --local-lr; all is saved in {self.folder.path}")
+
+    def _save(self) -> None:
+        arrays = {f"state.{k}": v for k, v in wire.flatten(self.engine.state()).items()}
+        arrays |= {f"costs.{k}": v for k, v in vars(self.costs).items()}
+        checkpoint.write(self.folder.checkpoint, arrays, {"round": self.round, "seconds": self.seconds})
+        self.saved = time.monotonic()
+
+    def _restore(self) -> bool:
+        """Loads the checkpoint; False if the run was killed before its first."""
+        if not self.folder.checkpoint.exists():
+            return False
+        arrays, about = checkpoint.read(self.folder.checkpoint)
+        part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
+        self.engine.load(wire.unflatten(self.engine.template(), part["state"]))
+        vars(self.costs).update(part["costs"])
+        self.round, self.seconds = about["round"], about["seconds"]
+        self.rows = self.folder.keep_rows(self.round)
+        return True
+
+
+def describe(agents: Any) -> dict[str, list]:
+    """The agents' constants of seed 0, for the manifest; long arrays are left out."""
+    named = {name: np.asarray(leaf)[0] for name, leaf in wire.flatten(agents).items()}
+    return {name: leaf.tolist() for name, leaf in named.items() if leaf.ndim == 1}
+
+
+@contextlib.contextmanager
+def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C (or SIGTERM) lets the current call finish and sets `stop`; a second one stops at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def heard(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def matmul_precision(precision: str) -> Iterator[None]:
+    """GPUs round matrix products to TF32 unless told otherwise; results must not depend on that."""
+    with jax.default_matmul_precision(precision):
+        yield

@@ -1,0 +1,79 @@
+"""What a person sees while a run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import rich.progress
+from rich.console import Console
+
+from fedpg.store.config import Config
+
+
+class Progress(Protocol):
+    """Told by the loop what happens."""
+
+    def running(self, config: Config, round: int) -> contextlib.AbstractContextManager[None]: ...
+    def advanced(self, round: int) -> None: ...
+    def evaluated(self, row: dict[str, Any]) -> None: ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def running(self, config: Config, round: int) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def advanced(self, round: int) -> None:
+        pass
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        pass
+
+
+class Bar:
+    """A bar with the current return; without a terminal, one line per evaluation.
+
+    Args:
+        console: where to draw.
+        label: what to call the run.
+    """
+
+    def __init__(self, console: Console, label: str | None = None) -> None:
+        self._console, self._label = console, label
+        self._row: dict[str, Any] | None = None
+        self._bar: rich.progress.Progress | None = None
+
+    @contextlib.contextmanager
+    def running(self, config: Config, round: int) -> Iterator[None]:
+        label = self._label or f"{config.algorithm} on {config.env}"
+        if not self._console.is_terminal:
+            yield
+            return
+        columns = ("[progress.description]{task.description}", rich.progress.BarColumn(), rich.progress.MofNCompleteColumn())
+        with rich.progress.Progress(
+            *columns, "rounds", "{task.fields[result]}", rich.progress.TimeRemainingColumn(), console=self._console
+        ) as bar:
+            self._bar, self._task = bar, bar.add_task(label, total=config.rounds, completed=round, result=self._result())
+            yield
+        self._bar = None
+
+    def advanced(self, round: int) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=round)
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        self._row = row
+        if self._bar is not None:
+            self._bar.update(self._task, result=self._result())
+        elif not self._console.is_terminal:
+            label = f"{self._label}, " if self._label else ""
+            self._console.print(f"{label}round {row['round']}: {self._result()}, {row['env_steps']:.3g} env steps", highlight=False)
+
+    def _result(self) -> str:
+        if self._row is None or self._row["return"] is None:
+            return "return -"
+        failed = f", {len(self._row['failed_seeds'])} failed" if self._row["failed_seeds"] else ""
+        return f"return {self._row['return']:.1f}, worst agent {self._row['return_worst']:.1f}{failed}"

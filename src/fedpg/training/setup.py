@@ -1,0 +1,135 @@
+"""From a configuration to an engine that is ready to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.resources
+import inspect
+import math
+import tomllib
+from typing import Any, Protocol
+
+from fedpg import envs, policies
+from fedpg.algorithms import ALGORITHMS
+from fedpg.engines.debug import Debug
+from fedpg.engines.round import Scores, SeedState
+from fedpg.engines.simulator import Simulator
+from fedpg.engines.traffic import Traffic
+from fedpg.errors import UserError, choose, require
+from fedpg.gradients import baselines, importance
+from fedpg.problem import policy_gradient
+from fedpg.store.config import Config, flag, parse_options
+
+ENGINES = {"simulator": Simulator, "debug": Debug}
+OWN_U0 = ("fedsvrpg-m", "fedhapg-m")
+"""Algorithms whose theorem prescribes an initial direction."""
+
+
+class Engine(Protocol):
+    """What the training loop asks of an engine."""
+
+    seeds: int
+    traffic: Traffic
+
+    def agents(self) -> Any: ...
+    def template(self) -> SeedState: ...
+    def start(self) -> None: ...
+    def advance(self, first: int, count: int) -> None: ...
+    def evaluate(self, round: int) -> Scores: ...
+    def state(self) -> SeedState: ...
+    def load(self, state: SeedState) -> None: ...
+    def reset_info(self) -> None: ...
+
+
+@functools.cache
+def presets() -> dict[str, Any]:
+    """The presets file."""
+    return tomllib.loads(importlib.resources.files("fedpg.training").joinpath("presets.toml").read_text())
+
+
+def _accepts(config: Config, name: str) -> bool:
+    return name in inspect.signature(ALGORITHMS[config.algorithm]).parameters
+
+
+def resolve(config: Config) -> Config:
+    """Checks a configuration and fills in every value that was left out; the result reruns exactly the same run."""
+    choose("env", config.env, envs.FAMILIES)
+    choose("algorithm", config.algorithm, ALGORITHMS)
+    choose("engine", config.engine, ENGINES)
+    for name in ("agents", "rounds", "local_steps", "seeds", "eval_every", "eval_episodes"):
+        require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
+    require(0 <= config.seed < 2**31, f"seed must be from 0 to 2147483647, not {config.seed}")
+    for name in ("beta", "global_lr"):
+        given = getattr(config, name)
+        meaningless = given is not None and not _accepts(config, name) and not (name == "beta" and given == 1.0)
+        require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
+
+    preset = presets()[config.env]
+    tuned = {k: v for k, v in preset.items() if not isinstance(v, dict)} | preset.get(config.algorithm, {})
+    filled = {k.replace("-", "_"): v for k, v in tuned.items() if getattr(config, k.replace("-", "_")) is None}
+    if not _accepts(config, "beta"):
+        filled["beta"] = None
+    family = envs.family(config.env)
+    if config.heterogeneity is None:
+        filled["heterogeneity"] = family.heterogeneity
+    config = dataclasses.replace(config, **filled)
+    if config.global_lr is None and _accepts(config, "global_lr"):
+        config = dataclasses.replace(config, global_lr=config.local_lr * config.local_steps)
+    _check_numbers(config)
+    return dataclasses.replace(config, u0=str(u0_batches(config)))
+
+
+def _check_numbers(config: Config) -> None:
+    require(0.0 <= config.heterogeneity < math.inf, f"heterogeneity must be 0 or more and finite, not {config.heterogeneity}")
+    require(config.beta is None or 0.0 < config.beta <= 1.0, f"beta must be in (0, 1], not {config.beta}")
+    for name in ("local_lr", "global_lr"):
+        value = getattr(config, name)
+        require(value is None or 0.0 < value < math.inf, f"{flag(name)} must be positive and finite, not {value}")
+    require(0.0 < config.discount <= 1.0, f"discount must be in (0, 1], not {config.discount}")
+    for name in ("horizon", "batch"):
+        require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
+    choose("baseline", config.baseline, baselines.NAMES)
+    choose("weights", config.weights, importance.KINDS)
+
+
+def u0_batches(config: Config) -> int:
+    """Batches per agent behind u_0. The theorem's B = ceil(K/(R beta^2)) trajectories become as many batches."""
+    if config.u0.isdigit():
+        return int(config.u0)
+    kind = choose("u0", config.u0, ("auto", "theorem", "zero"))
+    momentum = _accepts(config, "u0_batches") and config.beta < 1.0
+    if kind == "zero" or not momentum or (kind == "auto" and config.algorithm not in OWN_U0):
+        return 0
+    return math.ceil(config.local_steps / (config.rounds * config.beta**2))
+
+
+def build(config: Config) -> Engine:
+    """The engine of a resolved configuration."""
+    family = envs.family(config.env)
+    options = envs.read_options(config.env, parse_options(config.env_option))
+    environment = family.environment(options)
+    problem = policy_gradient(
+        environment,
+        policies.make(config.policy, environment),
+        horizon=config.horizon,
+        discount=config.discount,
+        batch_size=config.batch,
+        baseline=config.baseline,
+        normalise=config.normalise,
+        weights=config.weights,
+        weight_cap=config.weight_cap,
+        eval_episodes=config.eval_episodes,
+    )
+    known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
+    factory = ALGORITHMS[config.algorithm]
+    algorithm = factory(problem, **{k: known[k] for k in inspect.signature(factory).parameters if k in known})
+    agents_of = functools.partial(_agents, family=family, config=config, options=options)
+    try:
+        return ENGINES[config.engine](problem, algorithm, agents_of, root=config.seed, seeds=config.seeds)
+    except MemoryError as error:
+        raise UserError("not enough memory for this run: fewer agents, a smaller batch or a shorter horizon would help") from error
+
+
+def _agents(key: Any, *, family: envs.Family, config: Config, options: Any) -> Any:
+    return family.agents(key, config.agents, config.heterogeneity, options)

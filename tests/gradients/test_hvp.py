@@ -1,0 +1,93 @@
+"""Lambda is the printed formula, and does what a derivative does, for policies that are networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpg.envs.cartpole import ENVIRONMENT as CARTPOLE
+from fedpg.gradients.batch import Batch, weighted_gradient
+from fedpg.gradients.hvp import hessian_vector
+from fedpg.gradients.importance import KINDS
+from fedpg.gradients.rollout import Trajectory
+from fedpg.policies import Policy, categorical, gaussian
+from helpers.compare import assert_trees_close, normal_like, tree_dot
+from helpers.worlds import POINT
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+DISCOUNT, BATCH, HORIZON = 0.9, 3, 5
+
+
+def make_case(name: str) -> tuple[Policy, Any, Any, Batch]:
+    """A policy, random params and direction, and a batch of made-up trajectories of which the second ends early."""
+    policy = categorical(CARTPOLE, (4,)) if name == "categorical" else gaussian(POINT, (4,))
+    keys = jax.random.split(jax.random.key(0), 6)
+    shape = (BATCH, HORIZON)
+    params = normal_like(keys[0], policy.init(keys[0]), 0.5)
+    observation = jax.random.normal(keys[2], (*shape, 4 if name == "categorical" else 3))
+    action = jax.random.randint(keys[3], shape, 0, 2) if name == "categorical" else jax.random.normal(keys[3], (*shape, 2))
+    mask = jnp.ones(shape).at[1, 3:].set(0.0)
+    tau = Trajectory(observation, action, jax.random.normal(keys[4], shape) * mask, mask)
+    batch = Batch(tau, jax.random.normal(keys[5], shape), jnp.asarray(1.7))
+    return policy, params, normal_like(keys[1], params), batch
+
+
+def printed(policy: Policy, params: Any, vector: Any, batch: Batch, b: int) -> Any:
+    """<grad log p, v> g + grad <g, v> of trajectory b, step by step as it is printed."""
+    s, a, r, mask = (x[b] for x in batch.trajectory)
+    steps = [t for t in range(HORIZON) if mask[t]]
+    weight = {t: sum(DISCOUNT**h * r[h] for h in steps if h >= t) - DISCOUNT**t * float(batch.baseline[b, t]) for t in steps}
+
+    def log_p(p: Any) -> jax.Array:  # the environment's own factors do not depend on params
+        return sum(policy.log_prob(p, s[t], a[t]) for t in steps)
+
+    def g(p: Any) -> Any:
+        return jax.grad(lambda q: batch.scale * sum(weight[t] * policy.log_prob(q, s[t], a[t]) for t in steps))(p)
+
+    inner = tree_dot(jax.grad(log_p)(params), vector)
+    return jax.tree.map(lambda x, y: inner * x + y, g(params), jax.grad(lambda p: tree_dot(g(p), vector))(params))
+
+
+@pytest.mark.parametrize("name", ["categorical", "gaussian"])
+def test_equals_the_printed_formula(name: str) -> None:
+    """The batch mean of <grad log p, v> g + grad <g, v>, each term by its own jax.grad."""
+    policy, params, vector, batch = make_case(name)
+    batch = jax.tree.map(np.asarray, batch)
+
+    @jax.jit
+    def mean(params: Any, vector: Any) -> Any:
+        return jax.tree.map(lambda *x: sum(x) / BATCH, *(printed(policy, params, vector, batch, b) for b in range(BATCH)))
+
+    product = jax.jit(lambda p, v: hessian_vector(policy, p, v, batch, DISCOUNT))
+    assert_trees_close(product(params, vector), mean(params, vector), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_the_derivative_of_f(kind: str) -> None:
+    """Central difference of F(th + eps v; tau, th), for every kind of weight."""
+    policy, params, vector, batch = make_case("categorical")
+
+    @jax.jit
+    def f(epsilon: float) -> Any:
+        at = jax.tree.map(lambda p, v: p + epsilon * v, params, vector)
+        return weighted_gradient(policy, at, params, batch, DISCOUNT, kind)[0]
+
+    step = 1e-5
+    difference = jax.tree.map(lambda up, down: (up - down) / (2 * step), f(step), f(-step))
+    product = jax.jit(lambda p: hessian_vector(policy, p, vector, batch, DISCOUNT, kind))(params)
+    assert_trees_close(product, difference, rtol=1e-5, atol=1e-7)
+
+
+def test_truncation_does_not_matter_on_policy() -> None:
+    """A sample drawn at params has weight 1, below the cap: truncated and whole weights give one Lambda."""
+    policy, params, vector, batch = make_case("gaussian")
+    whole, truncated = (
+        jax.jit(lambda p, kind=kind: hessian_vector(policy, p, vector, batch, DISCOUNT, kind, 2.0))(params)
+        for kind in ("trajectory", "truncated")
+    )
+    assert_trees_close(truncated, whole, rtol=1e-12)

@@ -1,0 +1,144 @@
+"""g, F and Lambda have the right mean: every trajectory of a tiny MDP enumerated, against the exact gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpg.envs.tabular import MDP, environment
+from fedpg.gradients import baselines, exact
+from fedpg.gradients.batch import gradient, weighted_gradient
+from fedpg.gradients.hvp import hessian_vector
+from fedpg.gradients.rollout import Trajectory
+from fedpg.policies import direct, softmax
+from helpers import enumeration
+from helpers.compare import assert_trees_close, largest_difference, normal_like
+from helpers.enumeration import ACTIONS, DISCOUNT, HORIZON, STATES, each, expectation, softmax_table
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+ENVIRONMENT = environment("tiny", STATES, ACTIONS)
+POLICY = softmax(ENVIRONMENT)
+TOLERANCE = 1e-8
+
+EXACT = jax.jit(lambda params, mdp: exact.gradient(POLICY, params, mdp, DISCOUNT, HORIZON))
+G = each(lambda b, params: gradient(POLICY, params, b, DISCOUNT))
+
+
+@cache
+def weighted(kind: str) -> Callable[..., Any]:
+    """F(params; tau, behaviour) of every trajectory, as a function of (tau, baseline, params, behaviour)."""
+    return each(lambda b, params, behaviour: weighted_gradient(POLICY, params, behaviour, b, DISCOUNT, kind)[0])
+
+
+@cache
+def lambdas(kind: str) -> Callable[..., Any]:
+    """Lambda of every trajectory, as a function of (tau, baseline, params, vector)."""
+    return each(lambda b, params, vector: hessian_vector(POLICY, params, vector, b, DISCOUNT, kind))
+
+
+class World(NamedTuple):
+    """An MDP, all its trajectories, and the values of a fixed baseline on them."""
+
+    mdp: MDP
+    tau: Trajectory
+    baseline: jax.Array
+
+    def probability(self, params: Any) -> np.ndarray:
+        return enumeration.probabilities(self.mdp, softmax_table(params["logits"]), self.tau)
+
+    def exact(self, params: Any) -> Any:
+        return EXACT(params, self.mdp)
+
+
+def baseline_values(name: str, tau: Trajectory) -> jax.Array:
+    """b(s_t, t) of every trajectory: nothing, any table over (s, t), or a fitted baseline."""
+    if name == "none":
+        return jnp.zeros(tau.reward.shape)
+    if name == "table":
+        return jnp.array([[3.0, -1.0, 0.5], [-2.0, 4.0, 1.5]])[tau.observation, jnp.arange(HORIZON)]
+    fitted = baselines.make(name, ENVIRONMENT, HORIZON)
+    target = jax.vmap(baselines.targets, (0, None))(tau.reward, DISCOUNT)
+    return jax.vmap(fitted.predict, (None, 0))(fitted.update(fitted.init(), tau, target), tau)
+
+
+@pytest.fixture(scope="module", params=[(False, "none"), (False, "table"), (False, "linear"), (True, "none"), (True, "value")], ids=str)
+def world(request: pytest.FixtureRequest) -> World:
+    ending, baseline = request.param
+    with jax.enable_x64(True):
+        mdp = enumeration.tiny_mdp(ending)
+        tau = enumeration.all_trajectories(mdp, ending)
+        return World(mdp, tau, baseline_values(baseline, tau))
+
+
+def params_at(seed: int) -> dict[str, jax.Array]:
+    return {"logits": jax.random.normal(jax.random.key(seed), (STATES, ACTIONS))}
+
+
+def test_enumeration_is_a_distribution(world: World) -> None:
+    """The yardstick itself: 64 trajectories whose probabilities sum to 1."""
+    p = world.probability(params_at(0))
+    assert p.shape == (64,)
+    assert p.min() >= 0.0
+    assert abs(p.sum() - 1.0) < 1e-12
+
+
+def test_gradient_is_unbiased(world: World) -> None:
+    """E[g(tau|th)] = grad J(th), for any baseline b(s_t, t), with and without termination."""
+    params = params_at(0)
+    g = G(world.tau, world.baseline, params)
+    assert_trees_close(expectation(g, world.probability(params)), world.exact(params), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "prefix"])
+def test_weighted_gradient_is_unbiased(world: World, kind: str) -> None:
+    """E_{tau~th}[F(th'; tau, th)] = grad J(th') with th' far from th."""
+    behaviour, params = params_at(0), params_at(1)
+    f = weighted(kind)(world.tau, world.baseline, params, behaviour)
+    mean = expectation(f, world.probability(behaviour))
+    assert_trees_close(mean, world.exact(params), atol=TOLERANCE)
+    assert largest_difference(mean, world.exact(behaviour)) > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "prefix"])
+def test_hessian_vector_spans_the_difference_of_gradients(world: World, kind: str) -> None:
+    """E_alpha E_{tau~th_a}[Lambda] = grad J(th_rk) - grad J(th_{r-1}), the mean over alpha by Gauss-Legendre."""
+    previous, params = params_at(0), params_at(1)
+    vector = jax.tree.map(jnp.subtract, params, previous)
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+
+    mean = jax.tree.map(jnp.zeros_like, params)
+    for alpha, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+        between = jax.tree.map(lambda old, new, alpha=alpha: alpha * old + (1 - alpha) * new, previous, params)
+        at_alpha = expectation(lambdas(kind)(world.tau, world.baseline, between, vector), world.probability(between))
+        mean = jax.tree.map(lambda m, x, weight=weight: m + weight * x, mean, at_alpha)
+    assert_trees_close(mean, jax.tree.map(jnp.subtract, world.exact(params), world.exact(previous)), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "prefix"])
+def test_hessian_vector_is_unbiased(world: World, kind: str) -> None:
+    """E[Lambda] = (grad^2 J) v in any direction, against the exact Hessian."""
+    params, vector = params_at(2), params_at(3)
+    products = lambdas(kind)(world.tau, world.baseline, params, vector)
+    exact_product = jax.jvp(world.exact, (params,), (vector,))[1]
+    assert_trees_close(expectation(products, world.probability(params)), exact_product, atol=TOLERANCE)
+
+
+def test_direct_policy_is_unbiased_too() -> None:
+    """g and F of the table of probabilities, whose params are not free but live on the simplex."""
+    mdp = enumeration.tiny_mdp()
+    tau, policy = enumeration.all_trajectories(mdp), direct(ENVIRONMENT)
+    here, there = (policy.project(normal_like(jax.random.key(i), policy.init(jax.random.key(0)), 0.2)) for i in (0, 1))
+    at = enumeration.probabilities(mdp, here["probabilities"], tau)
+    zeros = jnp.zeros(tau.reward.shape)
+    wanted = jax.jit(lambda p: exact.gradient(policy, p, mdp, DISCOUNT, HORIZON))
+    g = each(lambda b, p: gradient(policy, p, b, DISCOUNT))(tau, zeros, here)
+    assert_trees_close(expectation(g, at), wanted(here), atol=TOLERANCE)
+    f = each(lambda b, p, q: weighted_gradient(policy, p, q, b, DISCOUNT, "prefix")[0])(tau, zeros, there, here)
+    assert_trees_close(expectation(f, at), wanted(there), atol=TOLERANCE)
