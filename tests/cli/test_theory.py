@@ -35,7 +35,7 @@ def test_fedhapg_m_shows_its_own_constants(capsys):
     out = capsys.readouterr().out
     assert "Lhat" in out
     assert "Lbar" not in out
-    assert "L4-sum" in out
+    assert "L4-reward" in out
 
 
 def test_json_is_one_object_with_the_same_numbers(capsys):

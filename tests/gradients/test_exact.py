@@ -54,8 +54,7 @@ def test_chains_solved_by_hand() -> None:
 def test_gradient_against_finite_differences(make, horizon: int | None) -> None:
     """Every entry of grad J by a central difference of J."""
     policy, mdp = make(ENVIRONMENT), enumeration.tiny_mdp()
-    params = policy.init(jax.random.key(0))
-    params = policy.project(jax.tree.map(jnp.add, params, normal_like(jax.random.key(1), params, 0.2)))
+    params = policy.project(normal_like(jax.random.key(1), jax.eval_shape(policy.init, jax.random.key(0)), 0.4))
     flat, unflatten = ravel_pytree(params)
 
     def objective(x: jax.Array) -> jax.Array:
@@ -73,7 +72,7 @@ def test_gradient_against_finite_differences(make, horizon: int | None) -> None:
 def test_table_is_the_policy() -> None:
     """pi(a|s) for a network on one-hot states: rows sum to 1 and agree with log_prob."""
     policy, mdp = categorical(ENVIRONMENT), enumeration.tiny_mdp()
-    params = normal_like(jax.random.key(2), policy.init(jax.random.key(0)))
+    params = normal_like(jax.random.key(2), jax.eval_shape(policy.init, jax.random.key(0)))
     table = exact.table(policy, params, mdp)
     np.testing.assert_allclose(table.sum(1), 1.0, rtol=1e-12)
     assert table[1, 0] == pytest.approx(float(jnp.exp(policy.log_prob(params, 1, 0))))

@@ -20,7 +20,7 @@ from helpers.worlds import POINT
 
 pytestmark = pytest.mark.usefixtures("float64")
 
-DISCOUNT, BATCH, HORIZON = 0.9, 3, 5
+DISCOUNT, BATCH, HORIZON = 0.9, 2, 3
 
 
 def make_case(name: str) -> tuple[Policy, Any, Any, Batch]:
@@ -28,10 +28,10 @@ def make_case(name: str) -> tuple[Policy, Any, Any, Batch]:
     policy = categorical(CARTPOLE, (4,)) if name == "categorical" else gaussian(POINT, (4,))
     keys = jax.random.split(jax.random.key(0), 6)
     shape = (BATCH, HORIZON)
-    params = normal_like(keys[0], policy.init(keys[0]), 0.5)
+    params = normal_like(keys[0], jax.eval_shape(policy.init, keys[0]), 0.5)
     observation = jax.random.normal(keys[2], (*shape, 4 if name == "categorical" else 3))
     action = jax.random.randint(keys[3], shape, 0, 2) if name == "categorical" else jax.random.normal(keys[3], (*shape, 2))
-    mask = jnp.ones(shape).at[1, 3:].set(0.0)
+    mask = jnp.ones(shape).at[1, 2:].set(0.0)
     tau = Trajectory(observation, action, jax.random.normal(keys[4], shape) * mask, mask)
     batch = Batch(tau, jax.random.normal(keys[5], shape), jnp.asarray(1.7))
     return policy, params, normal_like(keys[1], params), batch

@@ -34,7 +34,7 @@ def tree_dot(a: Any, b: Any) -> jax.Array:
 
 
 def normal_like(key: jax.Array, tree: Any, scale: float = 1.0) -> Any:
-    """Random pytree with the structure and shapes of `tree`."""
+    """Random pytree with the structure and shapes of `tree`, which may come from `jax.eval_shape`."""
     leaves, structure = jax.tree.flatten(tree)
     keys = jax.random.split(key, len(leaves))
     return jax.tree.unflatten(structure, [scale * jax.random.normal(k, np.shape(x)) for k, x in zip(keys, leaves, strict=True)])

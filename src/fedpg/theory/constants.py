@@ -114,11 +114,11 @@ def Lbar(c: Constants) -> float:
 
 
 def L4(c: Constants) -> float:
-    """Bound on the norm of the Hessian estimate: (H G^2 + M) R_max / (1 - gamma)^2.
+    """Bound on the norm of the Hessian estimate, as printed: R_max sqrt(H^2 G^4 + M^2) / (1 - gamma)^2.
 
-    The paper prints sqrt(H^2 G^4 + M^2) for the bracket, which is not a bound on the sum of two matrices (erratum `L4-sum`).
+    A bound on the sum of two matrices would have H G^2 + M for the root, at most sqrt(2) larger (erratum `L4-sum`).
     """
-    return (c.horizon * c.G**2 + c.M) * c.r_max / (1.0 - c.discount) ** 2
+    return c.r_max * math.hypot(c.horizon * c.G**2, c.M) / (1.0 - c.discount) ** 2
 
 
 def Lhat(c: Constants) -> float:

@@ -49,7 +49,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("L4-reward", "Prop. 2",
             "M^2 R^2", "M^2 R_max^2: R is the number of rounds", "applied", ("fedhapg-m",)),
     Erratum("L4-sum", "Prop. 2 (found here)",
-            "H^2 G^4 + M^2", "(H G^2 + M)^2: the norm of a sum; L4 grows by at most sqrt(2)", "applied", ("fedhapg-m",)),
+            "H^2 G^4 + M^2", "(H G^2 + M)^2: the norm of a sum; L4, printed here as in the paper, is low by at most sqrt(2)"),
     Erratum("step-b", "both theorems' proofs, step (b)",
             "L Delta / sqrt(beta N K)", "L Delta / (R sqrt(beta N K)); the final rate is right"),
     Erratum("bias-lambda", "gradient-bias lemma, FedSVRPG-M",

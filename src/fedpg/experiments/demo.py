@@ -1,0 +1,84 @@
+"""The demo: five CartPoles that differ clearly, one policy for all. `make demo`, or `python -m fedpg.experiments.demo`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import sys
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fedpg.cli.parse import parse
+from fedpg.cli.train import use_all_cores
+from fedpg.errors import UserError
+from fedpg.report.figures import curve, learning_curves
+from fedpg.report.stats import estimate
+from fedpg.store.config import Config
+
+FIVE = ("length=[0.25,0.35,0.5,0.75,1.0]", "gravity=[14.7,6.5,9.8,12.0,8.0]", "start_range=[0.03,0.1,0.05,0.08,0.04]")
+"""Half pole length (m), gravity (m/s^2) and start range of the five agents."""
+ALGORITHMS = {"fedsvrpg-m": "FedSVRPG-M (beta 0.2)", "pavg": "PAvg", "local-only": "local only (five policies)"}
+
+
+@dataclasses.dataclass(frozen=True)
+class DemoOptions:
+    """Five CartPoles that differ in pole length, gravity and start; one common policy by FedSVRPG-M against PAvg and local-only."""
+
+    rounds: int = 60
+    """Communication rounds."""
+    seeds: int = 10
+    """Independent repetitions."""
+    out: str | None = None
+    """Where the three run folders and the picture go; left out, a new folder under runs/."""
+
+
+def demo(options: DemoOptions, console: Console) -> Path:
+    """Runs the three algorithms, prints the table, returns where the picture is."""
+    from fedpg.training.loop import train
+    from fedpg.training.progress import Bar
+
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    out = Path(options.out or f"runs/demo-{stamp}")
+    console.print("five CartPoles, each with its own " + ", ".join(FIVE), highlight=False)
+    curves, costs = [], []
+    for algorithm, label in ALGORITHMS.items():
+        config = Config(
+            env="cartpole", algorithm=algorithm, agents=5, env_option=FIVE, rounds=options.rounds, seeds=options.seeds, eval_every=2
+        )
+        run = train(config, out / algorithm, progress=Bar(console, label))
+        curves.append(curve(label, run.rows))
+        costs.append(run.rows[-1])
+
+    table = Table(
+        title=f"after {options.rounds} rounds of {config.local_steps} local steps; mean over {options.seeds} seeds and 95 % interval"
+    )
+    for column in ("", "return (of 100)", "worst agent", "first round at 95", "floats sent per round"):
+        table.add_column(column, justify="left" if not column else "right")
+    for one, row in zip(curves, costs, strict=True):
+        reached = np.flatnonzero(one.mean.mean(0) >= 95)
+        first = str(int(one.x[reached[0]])) if len(reached) else "not reached"
+        floats = (row["floats_up"] + row["floats_down"]) / options.rounds
+        table.add_row(one.label, str(estimate(one.mean[:, -1])), str(estimate(one.worst[:, -1])), first, f"{floats:,.0f}")
+    console.print(table)
+    title = "One policy for five different CartPoles (mean over seeds, 95 % interval)"
+    return learning_curves(curves, out / "learning_curves.png", title=title)
+
+
+def main() -> int:
+    """`python -m fedpg.experiments.demo`."""
+    console = Console()
+    try:
+        options = parse(DemoOptions, sys.argv[1:], "python -m fedpg.experiments.demo")
+        use_all_cores()
+        console.print(f"picture: {demo(options, console)}", soft_wrap=True, highlight=False)
+    except UserError as error:
+        print(f"fedpg: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
