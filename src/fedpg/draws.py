@@ -17,5 +17,6 @@ def pick(uniform: jax.Array, probabilities: jax.Array) -> jax.Array:
     >>> [int(pick(jnp.array(u), jnp.array([0.25, 0.0, 0.75]))) for u in (0.0, 0.2, 0.25, 0.99)]
     [0, 0, 2, 2]
     """
-    index = jnp.sum(jnp.cumsum(probabilities) <= uniform)
+    cumulative = jnp.cumsum(probabilities)
+    index = jnp.sum(cumulative <= uniform * cumulative[-1])  # rounding may leave the last one short of 1
     return jnp.minimum(index, probabilities.shape[0] - 1).astype(jnp.int32)

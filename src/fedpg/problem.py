@@ -16,6 +16,7 @@ from fedpg.envs.base import Environment, space_size
 from fedpg.envs.tabular import MDP
 from fedpg.errors import choose, require
 from fedpg.gradients import baselines, batch, exact, hvp, importance
+from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory, rollout
 from fedpg.policies.base import Policy
@@ -107,7 +108,7 @@ def policy_gradient(
     """
     require(horizon >= 1 and batch_size >= 1, "horizon and batch must be at least 1")
     require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
-    require(weight_cap > 0, "weight-cap must be positive")
+    require(weight_cap > 1.0, f"weight-cap must be above 1, not {weight_cap}: every weight is 1 on its own policy")
     choose("weights", weights, importance.KINDS)
     fitted = baselines.make(baseline, environment, horizon)
 
@@ -135,7 +136,7 @@ def policy_gradient(
 
     def evaluate_episodes(key: jax.Array, params: Params, agent: Any) -> Evaluation:
         reward = trajectories(key, params, agent, eval_episodes).reward
-        discounted = jax.vmap(baselines.targets, (0, None))(reward, discount)[:, 0]
+        discounted = jax.vmap(returns_to_go, (0, None))(reward, discount)[:, 0]
         return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
 
     def evaluate(key: jax.Array, params: Params, agent: Any) -> Evaluation:

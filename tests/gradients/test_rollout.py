@@ -9,12 +9,12 @@ import pytest
 
 from fedpg.envs.base import Box, Discrete, Environment, Step
 from fedpg.envs.tabular import environment
-from fedpg.gradients.rollout import log_probs, rollout
+from fedpg.gradients.rollout import Trajectory, log_probs, rollout
 from fedpg.policies import categorical, custom, softmax
 from helpers import enumeration
-from helpers.compare import assert_frequencies
+from helpers.compare import assert_frequencies, random_params
 from helpers.enumeration import HORIZON, softmax_table
-from helpers.worlds import CLOCK, NOISE, clock
+from helpers.worlds import CLOCK, NOISE, Clock, clock
 
 COIN = custom(
     init=lambda key: jnp.zeros(2),
@@ -23,17 +23,23 @@ COIN = custom(
 )
 
 
+@jax.jit
+def play_clock(agent: Clock) -> tuple[Trajectory, jax.Array]:
+    """Six steps with the clock and a fair coin, and the log probability of each action."""
+    tau = rollout(CLOCK, COIN, 6, jax.random.key(0), jnp.zeros(2), agent)
+    return tau, log_probs(COIN, jnp.zeros(2), tau)
+
+
 @pytest.mark.parametrize("truncates", [False, True], ids=["terminated", "truncated"])
 @pytest.mark.parametrize("end", [1, 3, 6, 9])
 def test_masks_and_rewards_after_the_end(end: int, truncates: bool) -> None:
     """The last step counts, nothing after it does; the time limit ends an episode as a failure does."""
-    horizon = 6
-    tau = rollout(CLOCK, COIN, horizon, jax.random.key(0), jnp.zeros(2), clock(end, truncates))
-    steps = np.arange(1, horizon + 1)
+    tau, logs = play_clock(clock(end, truncates))
+    steps = np.arange(1, 7)
     np.testing.assert_array_equal(tau.mask, steps <= end)
     np.testing.assert_array_equal(tau.reward, np.where(steps <= end, steps, 0))
     np.testing.assert_array_equal(tau.observation[:, 0], np.minimum(steps - 1, end))
-    np.testing.assert_allclose(log_probs(COIN, jnp.zeros(2), tau), np.where(steps <= end, np.log(0.5), 0.0), rtol=1e-6)
+    np.testing.assert_allclose(logs, np.where(steps <= end, np.log(0.5), 0.0), rtol=1e-6)
 
 
 def test_an_ended_episode_stands_still() -> None:
@@ -45,11 +51,11 @@ def test_an_ended_episode_stands_still() -> None:
 
     world = Environment("explode", Box((1,)), Discrete(2), lambda key, params: (jnp.ones(()), jnp.ones(1)), explode)
     policy = categorical(world, (2,))
-    params = policy.init(jax.random.key(0))
-    tau = rollout(world, policy, 5, jax.random.key(0), params, ())
+    params = random_params(policy, 0)
+    tau = jax.jit(lambda p: rollout(world, policy, 5, jax.random.key(0), p, ()))(params)
     np.testing.assert_array_equal(tau.mask, [1, 0, 0, 0, 0])
     assert np.isfinite(tau.observation).all()
-    slope = jax.grad(lambda p: log_probs(policy, p, tau).sum())(params)
+    slope = jax.jit(jax.grad(lambda p: log_probs(policy, p, tau).sum()))(params)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
 
 
@@ -72,7 +78,7 @@ def test_whole_trajectories_follow_the_enumerated_distribution() -> None:
 def test_every_step_and_every_trajectory_has_its_own_randomness() -> None:
     """With the default `draw` no key is used twice: neither in a trajectory nor between trajectories."""
     keys = jax.random.split(jax.random.key(1), 3)
-    tau = jax.vmap(lambda k: rollout(NOISE, COIN, 20, k, jnp.zeros(2), ()))(keys)
+    tau = jax.jit(jax.vmap(lambda k: rollout(NOISE, COIN, 20, k, jnp.zeros(2), ())))(keys)
     assert np.unique(tau.reward).size == 60
     assert np.unique(tau.action, axis=0).shape[0] == 3
 

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +17,7 @@ from fedpg.gradients.hvp import hessian_vector
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies import direct, softmax
 from helpers import enumeration
-from helpers.compare import assert_trees_close, largest_difference, normal_like
+from helpers.compare import assert_trees_close, largest_difference, random_params
 from helpers.enumeration import ACTIONS, DISCOUNT, HORIZON, STATES, each, expectation, softmax_table
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -28,6 +27,7 @@ POLICY = softmax(ENVIRONMENT)
 TOLERANCE = 1e-8
 
 EXACT = jax.jit(lambda params, mdp: exact.gradient(POLICY, params, mdp, DISCOUNT, HORIZON))
+EXACT_PRODUCT = jax.jit(lambda params, vector, mdp: jax.jvp(lambda p: EXACT(p, mdp), (params,), (vector,))[1])
 G = each(lambda b, params: gradient(POLICY, params, b, DISCOUNT))
 
 
@@ -48,7 +48,7 @@ class World(NamedTuple):
 
     mdp: MDP
     tau: Trajectory
-    baseline: jax.Array
+    baseline: np.ndarray
 
     def probability(self, params: Any) -> np.ndarray:
         return enumeration.probabilities(self.mdp, softmax_table(params["logits"]), self.tau)
@@ -57,15 +57,20 @@ class World(NamedTuple):
         return EXACT(params, self.mdp)
 
 
-def baseline_values(name: str, tau: Trajectory) -> jax.Array:
+def baseline_values(name: str, tau: Trajectory) -> np.ndarray:
     """b(s_t, t) of every trajectory: nothing, any table over (s, t), or a fitted baseline."""
     if name == "none":
-        return jnp.zeros(tau.reward.shape)
+        return np.zeros(tau.reward.shape)
     if name == "table":
-        return jnp.array([[3.0, -1.0, 0.5], [-2.0, 4.0, 1.5]])[tau.observation, jnp.arange(HORIZON)]
+        return np.array([[3.0, -1.0, 0.5], [-2.0, 4.0, 1.5]])[tau.observation, np.arange(HORIZON)]
     fitted = baselines.make(name, ENVIRONMENT, HORIZON)
-    target = jax.vmap(baselines.targets, (0, None))(tau.reward, DISCOUNT)
-    return jax.vmap(fitted.predict, (None, 0))(fitted.update(fitted.init(), tau, target), tau)
+
+    @jax.jit
+    def fit_and_predict(tau: Trajectory) -> jax.Array:
+        target = jax.vmap(baselines.targets, (0, None))(tau.reward, DISCOUNT)
+        return jax.vmap(fitted.predict, (None, 0))(fitted.update(fitted.init(), tau, target), tau)
+
+    return np.asarray(fit_and_predict(tau))
 
 
 @pytest.fixture(scope="module", params=[(False, "none"), (False, "table"), (False, "linear"), (True, "none"), (True, "value")], ids=str)
@@ -78,7 +83,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def params_at(seed: int) -> dict[str, jax.Array]:
-    return {"logits": jax.random.normal(jax.random.key(seed), (STATES, ACTIONS))}
+    return random_params(POLICY, seed, 1.0)
 
 
 def test_enumeration_is_a_distribution(world: World) -> None:
@@ -110,15 +115,15 @@ def test_weighted_gradient_is_unbiased(world: World, kind: str) -> None:
 def test_hessian_vector_spans_the_difference_of_gradients(world: World, kind: str) -> None:
     """E_alpha E_{tau~th_a}[Lambda] = grad J(th_rk) - grad J(th_{r-1}), the mean over alpha by Gauss-Legendre."""
     previous, params = params_at(0), params_at(1)
-    vector = jax.tree.map(jnp.subtract, params, previous)
+    vector = jax.tree.map(np.subtract, params, previous)
     nodes, weights = np.polynomial.legendre.leggauss(20)
 
-    mean = jax.tree.map(jnp.zeros_like, params)
+    mean = jax.tree.map(np.zeros_like, params)
     for alpha, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         between = jax.tree.map(lambda old, new, alpha=alpha: alpha * old + (1 - alpha) * new, previous, params)
         at_alpha = expectation(lambdas(kind)(world.tau, world.baseline, between, vector), world.probability(between))
         mean = jax.tree.map(lambda m, x, weight=weight: m + weight * x, mean, at_alpha)
-    assert_trees_close(mean, jax.tree.map(jnp.subtract, world.exact(params), world.exact(previous)), atol=TOLERANCE)
+    assert_trees_close(mean, jax.tree.map(np.subtract, world.exact(params), world.exact(previous)), atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "prefix"])
@@ -126,7 +131,7 @@ def test_hessian_vector_is_unbiased(world: World, kind: str) -> None:
     """E[Lambda] = (grad^2 J) v in any direction, against the exact Hessian."""
     params, vector = params_at(2), params_at(3)
     products = lambdas(kind)(world.tau, world.baseline, params, vector)
-    exact_product = jax.jvp(world.exact, (params,), (vector,))[1]
+    exact_product = EXACT_PRODUCT(params, vector, world.mdp)
     assert_trees_close(expectation(products, world.probability(params)), exact_product, atol=TOLERANCE)
 
 
@@ -134,9 +139,9 @@ def test_direct_policy_is_unbiased_too() -> None:
     """g and F of the table of probabilities, whose params are not free but live on the simplex."""
     mdp = enumeration.tiny_mdp()
     tau, policy = enumeration.all_trajectories(mdp), direct(ENVIRONMENT)
-    here, there = (policy.project(normal_like(jax.random.key(i), policy.init(jax.random.key(0)), 0.2)) for i in (0, 1))
+    here, there = (random_params(policy, seed, 0.2) for seed in (0, 1))
     at = enumeration.probabilities(mdp, here["probabilities"], tau)
-    zeros = jnp.zeros(tau.reward.shape)
+    zeros = np.zeros(tau.reward.shape)
     wanted = jax.jit(lambda p: exact.gradient(policy, p, mdp, DISCOUNT, HORIZON))
     g = each(lambda b, p: gradient(policy, p, b, DISCOUNT))(tau, zeros, here)
     assert_trees_close(expectation(g, at), wanted(here), atol=TOLERANCE)

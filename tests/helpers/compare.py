@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from fedpg.policies import Policy
 
 
 def assert_trees_close(actual: Any, expected: Any, rtol: float = 0.0, atol: float = 0.0) -> None:
@@ -33,8 +36,12 @@ def tree_dot(a: Any, b: Any) -> jax.Array:
     return sum(jax.tree.leaves(jax.tree.map(lambda x, y: (x * y).sum(), a, b)))
 
 
-def normal_like(key: jax.Array, tree: Any, scale: float = 1.0) -> Any:
-    """Random pytree with the structure and shapes of `tree`, which may come from `jax.eval_shape`."""
-    leaves, structure = jax.tree.flatten(tree)
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(structure, [scale * jax.random.normal(k, np.shape(x)) for k, x in zip(keys, leaves, strict=True)])
+def normal_like(seed: int, tree: Any, scale: float = 1.0) -> Any:
+    """Random pytree with the structure and shapes of `tree`, which may come from `jax.eval_shape`. Drawn by NumPy: nothing to compile."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: jnp.asarray(scale * rng.normal(size=x.shape)), tree)
+
+
+def random_params(policy: Policy, seed: int, scale: float = 0.5) -> Any:
+    """Params of a policy, random in every entry and allowed."""
+    return policy.project(normal_like(seed, jax.eval_shape(policy.init, jax.random.key(0)), scale))

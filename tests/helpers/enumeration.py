@@ -35,7 +35,7 @@ def all_trajectories(mdp: MDP, ending: bool = False) -> Trajectory:
     paths = np.array(list(steps)).reshape(-1, HORIZON, 2)
     states, actions = paths[..., 0], paths[..., 1]
     mask = states != LAST if ending else np.ones(states.shape)
-    return Trajectory(jnp.asarray(states), jnp.asarray(actions), mdp.reward[states, actions] * mask, jnp.asarray(mask, float))
+    return Trajectory(states, actions, np.asarray(mdp.reward)[states, actions] * mask, mask.astype(float))
 
 
 def probabilities(mdp: MDP, table: Any, tau: Trajectory) -> np.ndarray:

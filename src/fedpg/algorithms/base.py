@@ -86,7 +86,9 @@ class Algorithm(NamedTuple):
     pooled: bool = False
 
 
-NO_WEIGHTS = Weights(*(jnp.zeros(()),) * 4)
+def no_weights() -> Weights:
+    """What a direction without importance weights reports."""
+    return Weights(*(jnp.zeros(()),) * 4)
 
 
 def total(infos: LocalInfo) -> LocalInfo:
@@ -117,7 +119,7 @@ def plain_gradient(problem: Problem, agent: Any) -> Direction:
 
     def direction(key: jax.Array, params: Params, memory: Any) -> tuple[Params, Any, LocalInfo]:
         sample, memory = problem.sample(key, params, agent, memory)
-        return problem.gradient(sample, params), memory, LocalInfo(problem.usage(sample), NO_WEIGHTS)
+        return problem.gradient(sample, params), memory, LocalInfo(problem.usage(sample), no_weights())
 
     return direction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -61,10 +62,10 @@ def options_from(argv: list[str]) -> TrainOptions:
 
 
 def use_all_cores() -> None:
-    """Lets JAX see every CPU core as a device, so that seeds run side by side. Must come before JAX's first use."""
+    """Lets JAX see every CPU core as a device, so that seeds run side by side; too late once JAX has been used."""
     import jax
 
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
 
 

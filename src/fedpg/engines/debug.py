@@ -1,7 +1,7 @@
-"""The debug engine: plain Python loops over seeds, rounds and agents, one call at a time.
+"""The debug engine: plain Python loops over seeds, rounds, agents and steps, nothing compiled.
 
 Slow, but a print or a breakpoint in an algorithm, a policy or an environment works, and an error says where it happened.
-Same interface and same results as the simulator.
+Same interface as the simulator, and the same results up to rounding.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class StageError(RuntimeError):
 
 @contextlib.contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Names the stage of any error raised inside."""
+    """Runs what is inside without compiling it, and names the stage of any error raised there."""
     try:
-        yield
+        with jax.disable_jit():
+            yield
     except Exception as error:
         raise StageError(f"{name}: {type(error).__name__}: {error}") from error
 

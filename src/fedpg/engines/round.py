@@ -54,7 +54,7 @@ class Scores(NamedTuple):
 
 def no_info() -> LocalInfo:
     count = jnp.zeros((), int)
-    return LocalInfo(Usage(count, count, jnp.zeros(())), base.NO_WEIGHTS)
+    return LocalInfo(Usage(count, count, jnp.zeros(())), base.no_weights())
 
 
 def participants(algorithm: Algorithm, agents: Any) -> Any:

@@ -21,7 +21,7 @@ PerAgent = float | tuple[float, ...]
 SPREAD = {"length": 2.0, "gravity": 1.5, "start_range": 2.0}
 """What `heterogeneity` spreads, and the factor either way at heterogeneity 1."""
 WIDEST_START = 0.2
-"""Starts are kept within this, just inside the angle (0.2095) at which the episode ends."""
+"""`heterogeneity` widens no start beyond this, just inside the angle (0.2095) at which the episode ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,4 +104,6 @@ def cartpoles(key: jax.Array, agents: int, heterogeneity: float, options: CartPo
         if field.name in SPREAD and not isinstance(value, tuple):
             constant *= log_spread(heterogeneity, SPREAD[field.name], shuffled_positions(place_key, agents))
         values[field.name] = constant
-    return CartPoleParams(**(values | {"start_range": jnp.minimum(values["start_range"], WIDEST_START)}))
+    if not isinstance(options.start_range, tuple):
+        values["start_range"] = jnp.minimum(values["start_range"], WIDEST_START)
+    return CartPoleParams(**values)

@@ -76,7 +76,8 @@ def read_options(name: str, given: dict[str, Any]) -> Any:
         if isinstance(value, list):
             value = tuple(value)
         if isinstance(value, tuple) and hints[key] in (int, str, float):
-            require(len(set(value)) == 1, f"{key} differs between agents {value}: all agents must share both spaces")
+            same = len(value) > 0 and all(v == value[0] for v in value)
+            require(same, f"{key} differs between agents {value}: it is one for all, so that they share spaces and policy")
             value = value[0]
         values[key] = _convert(name, key, value, hints[key])
     return kind(**values)
@@ -92,7 +93,7 @@ def _convert(name: str, key: str, value: Any, hint: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(float(v) for v in value)
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{key} of {name} must be a number, not {value!r}") from None

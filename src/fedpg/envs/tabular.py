@@ -93,8 +93,9 @@ def random_mdps(key: jax.Array, agents: int, heterogeneity: float, options: Rand
         common, own = common * mask, own * jax.random.bernoulli(next(keys), options.sparsity, own.shape)
     elif options.kernel == "orthogonal":
         common, own = common * mask, own * ~mask
-    sharpness = max(1.0, heterogeneity)
-    transition = mix(min(heterogeneity, 1.0), _normalise(own**sharpness), _normalise(common))
+    largest = jnp.maximum(own.max(-1, keepdims=True), jnp.finfo(own.dtype).tiny)
+    sharpened = (own / largest) ** max(1.0, heterogeneity)  # relative to the largest entry, which no power makes vanish
+    transition = mix(min(heterogeneity, 1.0), _normalise(sharpened), _normalise(common))
 
     common_reward, own_reward = jax.random.uniform(next(keys), (states, actions)), jax.random.uniform(next(keys), (agents, states, actions))
     own_start = jax.random.dirichlet(next(keys), jnp.ones(states), (agents,))

@@ -27,7 +27,7 @@ ALGORITHMS = {"fedsvrpg-m": "FedSVRPG-M (beta 0.2)", "pavg": "PAvg", "local-only
 class DemoOptions:
     """Five CartPoles that differ in pole length, gravity and start; one common policy by FedSVRPG-M against PAvg and local-only."""
 
-    rounds: int = 60
+    rounds: int = 40
     """Communication rounds."""
     seeds: int = 10
     """Independent repetitions."""
@@ -45,9 +45,7 @@ def demo(options: DemoOptions, console: Console) -> Path:
     console.print("five CartPoles, each with its own " + ", ".join(FIVE), highlight=False)
     curves, costs = [], []
     for algorithm, label in ALGORITHMS.items():
-        config = Config(
-            env="cartpole", algorithm=algorithm, agents=5, env_option=FIVE, rounds=options.rounds, seeds=options.seeds, eval_every=2
-        )
+        config = Config(algorithm=algorithm, env_option=FIVE, batch=4, rounds=options.rounds, seeds=options.seeds, eval_every=2)
         run = train(config, out / algorithm, progress=Bar(console, label))
         curves.append(curve(label, run.rows))
         costs.append(run.rows[-1])

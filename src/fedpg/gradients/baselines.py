@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from fedpg.envs.base import Discrete, Environment
 from fedpg.errors import choose, require
-from fedpg.gradients.gpomdp import discounts, returns_to_go
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import features
 
@@ -40,8 +39,13 @@ class Baseline(NamedTuple):
 
 
 def targets(reward: jax.Array, discount: float) -> jax.Array:
-    """What a baseline predicts: sum_{h>=t} gamma^(h-t) r_h, (H,)."""
-    return returns_to_go(reward, discount) / discounts(discount, reward.shape[0])
+    """What a baseline predicts: sum_{h>=t} gamma^(h-t) r_h, (H,).
+
+    As a product with a triangular matrix: G_t / gamma^t would underflow for long horizons, and a loop is slow on a GPU.
+    """
+    steps = jnp.arange(reward.shape[0])
+    later = steps[None, :] - steps[:, None]
+    return jnp.where(later >= 0, jnp.power(discount, jnp.maximum(later, 0)), 0.0) @ reward
 
 
 def _none() -> Baseline:

@@ -34,10 +34,13 @@ def normalise_advantages(batch: Batch, discount: float) -> Batch:
     """Standardises R_t - b_t over the executed steps of the batch: a shift of the baseline and a scale. Biased."""
     mask = batch.trajectory.mask
     count = jnp.maximum(jnp.sum(mask), 1.0)
-    advantage = jax.vmap(targets, (0, None))(batch.trajectory.reward, discount) - batch.baseline
+    returns = jax.vmap(targets, (0, None))(batch.trajectory.reward, discount)
+    advantage = returns - batch.baseline
     mean = jnp.sum(mask * advantage) / count
     variance = jnp.sum(mask * jnp.square(advantage - mean)) / count
-    return batch._replace(baseline=batch.baseline + mean, scale=1.0 / (jnp.sqrt(variance) + 1e-8))
+    # Where all advantages are equal the deviation is rounding noise, which must not be blown up to order 1.
+    rounding = 1e-5 * jnp.max(mask * (jnp.abs(returns) + jnp.abs(batch.baseline)))
+    return batch._replace(baseline=batch.baseline + mean, scale=1.0 / (jnp.sqrt(variance) + rounding + 1e-8))
 
 
 def _ascent(policy: Policy, params: Params, batch: Batch, coefficient: jax.Array) -> Params:
@@ -66,6 +69,9 @@ def weighted_gradient(
 ) -> tuple[Params, Weights]:
     """Mean of F(params; tau, behaviour), differentiable in params through the weight as well as through g."""
     ratios = log_ratios(policy, params, behaviour, batch)
-    each = jax.vmap(importance.weighted_coefficients, (0, 0, 0, None, None, None))
-    coefficient = each(batch.trajectory, ratios, batch.baseline, discount, kind, cap) / importance.normaliser(ratios, kind)
+    if kind == "prefix":
+        coefficient = jax.vmap(importance.prefix_coefficients, (0, 0, 0, None))(batch.trajectory, ratios, batch.baseline, discount)
+    else:
+        w = jnp.exp(importance.log_weights(ratios, kind, cap))
+        coefficient = w[:, None] * jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
     return _ascent(policy, params, batch, batch.scale * coefficient), importance.statistics(ratios)

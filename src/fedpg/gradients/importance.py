@@ -12,17 +12,18 @@ Kinds of weight:
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedpg.gradients.gpomdp import coefficients, discounts, suffix_sums
+from fedpg.gradients.gpomdp import discounts, suffix_sums
 from fedpg.gradients.rollout import Trajectory
 
 KINDS = ("trajectory", "prefix", "truncated", "self-normalised")
-LARGEST_LOG = 80.0
-"""Weights above e^80 would overflow float32; they are cut there and show up as an effective sample size of 1/n."""
+LARGEST_LOG = 60.0
+"""Weights are cut at e^60, far beyond use, so that products with returns do not overflow float32."""
 
 
 class Weights(NamedTuple):
@@ -41,34 +42,24 @@ class Weights(NamedTuple):
     largest: jax.Array
 
 
-def weight(log_ratio: jax.Array) -> jax.Array:
-    """w from the (H,) log ratios of one trajectory, ()."""
-    return jnp.exp(jnp.minimum(jnp.sum(log_ratio), LARGEST_LOG))
-
-
-def weighted_coefficients(
-    trajectory: Trajectory, log_ratio: jax.Array, baseline: jax.Array, discount: float, kind: str, cap: float
-) -> jax.Array:
-    """What multiplies grad log pi_th'(a_t|s_t) in F, for one trajectory. Shape (H,).
-
-    Self-normalised weights are a matter of the whole batch: they come out as `trajectory` here, see `normaliser`.
-    """
-    if kind == "prefix":
-        prefix = jnp.exp(jnp.minimum(jnp.cumsum(log_ratio), LARGEST_LOG)) * trajectory.mask
-        gamma = discounts(discount, trajectory.reward.shape[0])
-        return suffix_sums(prefix * gamma * trajectory.reward) - prefix * gamma * baseline
-    w = weight(log_ratio)
+def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
+    """log w of every trajectory of a batch, from its (B, H) log ratios; for every kind but `prefix`. Shape (B,)."""
+    log_w = jnp.sum(log_ratios, axis=-1)
     if kind == "truncated":
-        w = jnp.minimum(w, cap)
-    return w * coefficients(trajectory, baseline, discount)
+        log_w = jnp.minimum(log_w, jnp.log(cap))
+    elif kind == "self-normalised":
+        log_w = log_w - (jax.nn.logsumexp(log_w) - math.log(log_w.shape[0]))
+    return jnp.minimum(log_w, LARGEST_LOG)
 
 
-def normaliser(log_ratios: jax.Array, kind: str) -> jax.Array | float:
-    """What a batch's mean of F is divided by: its mean weight if self-normalised, else 1. `log_ratios` is (B, H)."""
-    return jnp.mean(jax.vmap(weight)(log_ratios)) if kind == "self-normalised" else 1.0
+def prefix_coefficients(trajectory: Trajectory, log_ratio: jax.Array, baseline: jax.Array, discount: float) -> jax.Array:
+    """What multiplies grad log pi_th'(a_t|s_t) in F with prefix weights, for one trajectory. Shape (H,)."""
+    prefix = jnp.exp(jnp.minimum(jnp.cumsum(log_ratio), LARGEST_LOG)) * trajectory.mask
+    weighted = prefix * discounts(discount, trajectory.reward.shape[0])
+    return suffix_sums(weighted * trajectory.reward) - weighted * baseline
 
 
 def statistics(log_ratios: jax.Array) -> Weights:
     """The sums of a batch of (B, H) log ratios."""
-    w = jnp.exp(jnp.minimum(jnp.sum(log_ratios, axis=-1), LARGEST_LOG / 2))
+    w = jnp.exp(jnp.minimum(jnp.sum(log_ratios, axis=-1), 40.0))
     return Weights(jnp.asarray(w.size, w.dtype), jnp.sum(w), jnp.sum(w * w), jnp.max(w))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from fedpg.draws import pick, uniforms
 from fedpg.envs.base import Environment
 from fedpg.policies.base import Policy
+from fedpg.trees import Params
 
 
 def softmax(environment: Environment) -> Policy:
@@ -15,8 +16,8 @@ def softmax(environment: Environment) -> Policy:
     states, actions = environment.observation_space.n, environment.action_space.n
     return Policy(
         init=lambda key: {"logits": jnp.zeros((states, actions))},
-        act=lambda uniform, params, s: pick(uniform, jax.nn.softmax(params["logits"][s])),
-        log_prob=lambda params, s, a: jax.nn.log_softmax(params["logits"][s])[a],
+        act=lambda uniform, params, s: pick(uniform, jax.nn.softmax(jnp.asarray(params["logits"])[s])),
+        log_prob=lambda params, s, a: jax.nn.log_softmax(jnp.asarray(params["logits"])[s])[a],
         draw=uniforms,
     )
 
@@ -27,6 +28,7 @@ def simplex_projection(rows: jax.Array, floor: float = 0.0) -> jax.Array:
     Reference: Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, on rows shifted by the floor.
     """
     n = rows.shape[-1]
+    rows = rows - jnp.max(rows, axis=-1, keepdims=True)  # the projection does not change, large entries lose no digits
     mass = 1.0 - n * floor
     ordered = jnp.sort(rows - floor, axis=-1)[..., ::-1]
     excess = (jnp.cumsum(ordered, axis=-1) - mass) / jnp.arange(1, n + 1)
@@ -38,14 +40,20 @@ def simplex_projection(rows: jax.Array, floor: float = 0.0) -> jax.Array:
 def direct(environment: Environment, floor: float = 1e-3) -> Policy:
     """pi(a|s) = probabilities[s,a], kept on the simplex by projection. Params: {"probabilities": (S, A)}.
 
-    The floor keeps every action possible: score functions and importance weights divide by probabilities.
+    The floor keeps every action possible: score functions and importance weights divide by probabilities. log pi is that
+    of the normalised row, so that scores have mean zero; projection undoes the part of a step that this changes.
     """
     states, actions = environment.observation_space.n, environment.action_space.n
+    floor = min(floor, 0.1 / actions)
+
+    def log_prob(params: Params, s: jax.Array, a: jax.Array) -> jax.Array:
+        row = jnp.asarray(params["probabilities"])[s]
+        return jnp.log(row[a]) - jnp.log(jnp.sum(row))
 
     return Policy(
         init=lambda key: {"probabilities": jnp.full((states, actions), 1.0 / actions)},
-        act=lambda uniform, params, s: pick(uniform, params["probabilities"][s]),
-        log_prob=lambda params, s, a: jnp.log(params["probabilities"][s, a]),
+        act=lambda uniform, params, s: pick(uniform, jnp.asarray(params["probabilities"])[s]),
+        log_prob=log_prob,
         draw=uniforms,
         project=lambda params: {"probabilities": simplex_projection(params["probabilities"], floor)},
     )

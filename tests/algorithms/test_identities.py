@@ -1,0 +1,121 @@
+"""Algorithms against each other and against recursions written out by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpg import trees
+from fedpg.engines.keys import Purpose, agent_key
+from fedpg.engines.simulator import Simulator
+from helpers.compare import assert_trees_close
+from helpers.enumeration import softmax_table
+from helpers.federations import SMALL, bowl, make, rl
+
+
+def run(small, algorithm, rounds=4, seeds=2, **settings):
+    engine = Simulator(small.problem, algorithm, small.agents_of, seeds=seeds, **settings)
+    engine.start()
+    engine.advance(0, rounds)
+    return engine
+
+
+@pytest.mark.parametrize("world", SMALL)
+def test_fedsvrpg_m_with_beta_one_is_pavg_bit_for_bit(world):
+    small = SMALL[world]()
+    momentum, plain = run(small, make("fedsvrpg-m", small.problem, beta=1.0)), run(small, make("pavg", small.problem))
+    assert_trees_close(momentum.state().server.shared.params, plain.state().server.shared.params)
+    assert_trees_close(momentum.state().info.usage, plain.state().info.usage)
+
+
+def test_beta_close_to_one_is_close_to_pavg():
+    small = SMALL["random-mdp"]()
+    near = run(small, make("fedsvrpg-m", small.problem, beta=1.0 - 1e-6, u0_batches=0)).state().server.shared.params
+    assert_trees_close(near, run(small, make("pavg", small.problem)).state().server.shared.params, atol=1e-4)
+
+
+def test_one_agent_one_local_step_is_storm():
+    """N = K = 1: u <- g + (1-beta)(u - w g_prev), theta <- theta + lambda u, with g and w from the table by hand."""
+    beta, eta, rounds = 0.3, 0.05, 4
+    small = rl("random-mdp", agents=1, batch_size=1, baseline="none")
+    algorithm = make("fedsvrpg-m", small.problem, beta=beta, local_lr=eta, local_steps=1, u0_batches=2)
+    engine = run(small, algorithm, rounds, seeds=1)
+    agent = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), engine.agents())
+
+    def score_sum(logits, tau):
+        pi, gamma, g = softmax_table(logits), 0.9 ** np.arange(6), np.zeros_like(logits)
+        for t in range(6):
+            s, a = tau.observation[t], tau.action[t]
+            score = -pi[s]
+            score[a] += 1.0
+            g[s] += (gamma[t:] * tau.reward[t:]).sum() * score
+        return g
+
+    def draw(key, logits):
+        sample, _ = small.problem.sample(key, {"logits": jnp.asarray(logits, jnp.float32)}, agent, ())
+        return jax.tree.map(lambda x: np.asarray(x[0]), sample.trajectory)
+
+    theta = np.zeros((5, 5))
+    previous = theta
+    warm = jax.random.split(agent_key(0, 0, 0, 0, Purpose.WARMUP), 2)
+    u = np.mean([score_sum(theta, draw(key, theta)) for key in warm], axis=0)
+    for r in range(rounds):
+        tau = draw(jax.random.split(agent_key(0, 0, r, 0), 1)[0], theta)
+        old, new = softmax_table(previous), softmax_table(theta)
+        w = np.prod([old[s, a] / new[s, a] for s, a in zip(tau.observation, tau.action, strict=True)])
+        u = score_sum(theta, tau) + (1 - beta) * (u - w * score_sum(previous, tau))
+        previous, theta = theta, theta + eta * u
+    np.testing.assert_allclose(engine.state().server.shared.params["logits"][0], theta, rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(engine.state().server.shared.direction["logits"][0], u, rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["fedsvrpg-m", "fedhapg-m", "heavy-ball", "pavg"])
+def test_recursions_on_quadratics_by_hand(name, float64):
+    """Exact gradients g_i = -A_i (theta - c_i): every line of the algorithm written out."""
+    beta, eta, steps, rate, rounds = 0.3, 0.1, 3, 0.5, 4
+    small = bowl()
+    settings = {"local_lr": eta, "global_lr": rate, "local_steps": steps} | ({} if name == "pavg" else {"beta": beta, "u0_batches": 1})
+    engine = run(small, make(name, small.problem, **settings), rounds, seeds=1)
+    bowls = trees.take(engine.agents(), 0)
+
+    def g(i, theta):
+        return -bowls.curvature[i] @ (theta - bowls.centre[i])
+
+    theta = np.zeros(4)
+    previous, u = theta, np.mean([g(i, theta) for i in range(3)], axis=0)
+    for _ in range(rounds):
+        ends = []
+        for i in range(3):
+            local = theta
+            for _ in range(steps):
+                change = g(i, local) - g(i, previous)
+                local = (
+                    local
+                    + eta
+                    * {
+                        "fedsvrpg-m": beta * g(i, local) + (1 - beta) * (u + change),
+                        "fedhapg-m": beta * g(i, local) + (1 - beta) * (u + change),
+                        "heavy-ball": g(i, local) + (1 - beta) * u,
+                        "pavg": g(i, local),
+                    }[name]
+                )
+            ends.append(local)
+        u = np.mean([end - theta for end in ends], axis=0) / (eta * steps)
+        previous, theta = theta, theta + rate * u
+    np.testing.assert_allclose(engine.state().server.shared.params[0], theta, rtol=1e-12)
+
+
+def test_pooled_reaches_the_common_optimum_pavg_does_not_and_local_only_the_own_ones():
+    small = bowl()
+    params = {}
+    for name in ("pooled", "pavg", "local-only"):
+        engine = run(small, make(name, small.problem, local_lr=0.1, local_steps=10), 200, seeds=1)
+        params[name] = engine
+    bowls = trees.take(params["pavg"].agents(), 0)
+    common = np.linalg.solve(bowls.curvature.sum(0), np.einsum("nij,nj->i", bowls.curvature, bowls.centre))
+    np.testing.assert_allclose(params["pooled"].state().server.shared.params[0], common, atol=1e-4)
+    np.testing.assert_allclose(params["local-only"].state().agents.params[0], bowls.centre, atol=1e-4)
+    assert np.abs(params["pavg"].state().server.shared.params[0] - common).max() > 0.01
+    assert params["pooled"].evaluate(200).grad_norm_sq[0] < 1e-6

@@ -1,0 +1,117 @@
+"""One table: every algorithm through the same contract, on several problems."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpg import trees
+from fedpg.algorithms import ALGORITHMS
+from fedpg.algorithms.base import Exchange
+from fedpg.engines.round import participants
+from fedpg.engines.simulator import Simulator
+from helpers.compare import assert_trees_close
+from helpers.federations import SMALL, make
+
+EVERY = pytest.mark.parametrize("name", ALGORITHMS)
+WORLDS = pytest.mark.parametrize("world", SMALL)
+
+
+def one_round(algorithm, small, key, agents, weights=None, order=None):
+    """A round by hand from theta_0: server state before and after, messages, agent states, infos."""
+    members = participants(algorithm, agents)
+    count = jax.tree.leaves(members)[0].shape[0]
+    order = jnp.arange(count) if order is None else order
+    server, agent_state = algorithm.init(small.problem.init_params(key))
+    for exchange in (algorithm.warmup, Exchange(algorithm.local_update, algorithm.aggregate)):
+        if exchange is None:
+            continue
+        keys = jax.random.split(key, count)[order]
+        update = jax.jit(jax.vmap(exchange.local_update, (0, None, None, 0)))
+        messages, states, infos = update(keys, server.shared, agent_state, trees.take(members, order))
+        before = server
+        server, _ = exchange.aggregate(server, messages, jnp.ones(count) if weights is None else weights)
+    return before, server, messages, states, agent_state, infos
+
+
+@EVERY
+@WORLDS
+def test_shapes_and_types_survive_a_round(name, world):
+    small = SMALL[world]()
+    algorithm = make(name, small.problem)
+    before, after, _, states, agent_state, infos = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
+    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), before)
+    assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), after)
+    assert jax.tree.map(lambda x: x.shape[1:], states) == jax.tree.map(jnp.shape, agent_state)
+    assert bool(trees.all_finite((after, states)))
+    batch = 1 if world == "bowl" else 2
+    assert int(infos.usage.trajectories.sum()) == 3 * 3 * batch  # agents, local steps, trajectories per local step
+
+
+@EVERY
+def test_params_move_and_a_personal_algorithm_moves_only_agents(name):
+    small = SMALL["random-mdp"]()
+    algorithm = make(name, small.problem)
+    before, after, messages, states, agent_state, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
+    deployed = algorithm.deployed(after.shared, trees.take(states, 0))
+    assert float(trees.norm_sq(trees.subtract(deployed, algorithm.deployed(before.shared, agent_state)))) > 0
+    assert (trees.size(messages) == 0) == algorithm.personal
+
+
+@EVERY
+def test_permuting_the_agents_leaves_the_server_unchanged(name):
+    small = SMALL["random-mdp"]()
+    algorithm = make(name, small.problem)
+    if algorithm.pooled:
+        pytest.skip("all agents are one participant")
+    key, agents = jax.random.key(0), small.agents_of(jax.random.key(1))
+    straight, turned = (one_round(algorithm, small, key, agents, order=order)[1] for order in (None, jnp.array([2, 0, 1])))
+    assert_trees_close(straight, turned, rtol=1e-4, atol=1e-6)
+
+
+@EVERY
+def test_weight_zero_is_absent(name):
+    """An agent of weight 0 has no say, whatever it sent."""
+    small = SMALL["random-mdp"]()
+    algorithm = make(name, small.problem)
+    if algorithm.pooled or algorithm.personal:
+        pytest.skip("nobody can be absent")
+    server, _ = algorithm.init(small.problem.init_params(jax.random.key(0)))
+    message = jax.tree.map(lambda x: jnp.stack([x + 1.0, x + 3.0, x * jnp.nan]), algorithm.deployed(server.shared, ()))
+    two = jax.tree.map(lambda x: x[:2], message)
+    absent, _ = algorithm.aggregate(server, message, jnp.array([1.0, 1.0, 0.0]))
+    without, _ = algorithm.aggregate(server, two, jnp.ones(2))
+    assert_trees_close(absent, without, rtol=1e-6)
+
+
+@EVERY
+@pytest.mark.parametrize(("agents", "steps"), [(1, 1), (1, 3), (3, 1)])
+def test_edge_sizes(name, agents, steps):
+    small = SMALL["random-mdp"](agents=agents)
+    engine = Simulator(small.problem, make(name, small.problem, agents=agents, local_steps=steps), small.agents_of, seeds=2)
+    engine.start()
+    engine.advance(0, 3)
+    assert (engine.state().failed == -1).all()
+    assert engine.compilations == {"agents": 1, "start": 1, "advance": 1, "evaluate": 0}
+
+
+@EVERY
+def test_float64(name, float64):
+    small = SMALL["random-mdp"]()
+    engine = Simulator(small.problem, make(name, small.problem), small.agents_of, seeds=1)
+    engine.start()
+    engine.advance(0, 2)
+    params = jax.tree.leaves((engine.state().server.shared, engine.state().agents))
+    assert {x.dtype for x in params} == {np.dtype("float64")}
+
+
+@EVERY
+def test_direct_policies_stay_on_the_simplex(name):
+    small = SMALL["direct"]()
+    algorithm = make(name, small.problem, local_lr=0.5)
+    _, after, _, states, _, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
+    rows = algorithm.deployed(after.shared, trees.take(states, 0))["probabilities"]
+    np.testing.assert_allclose(rows.sum(-1), 1.0, atol=1e-5)
+    assert float(rows.min()) > 0

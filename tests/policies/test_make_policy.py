@@ -1,0 +1,51 @@
+"""Policies by name: the natural one for each environment, and one clear line when it cannot be."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from fedpg.envs.base import Discrete
+from fedpg.envs.cartpole import ENVIRONMENT as CARTPOLE
+from fedpg.envs.tabular import environment
+from fedpg.errors import UserError
+from fedpg.policies import make
+from fedpg.trees import size
+from helpers.worlds import POINT
+
+TINY = environment("tiny", 3, 4)
+SWITCH = POINT._replace(name="switch", observation_space=Discrete(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "keys", "numbers"),
+    [
+        ("auto", TINY, {"logits"}, 12),
+        ("direct", TINY, {"probabilities"}, 12),
+        ("categorical", TINY, {"layers"}, (3 * 8 + 8) + (8 * 8 + 8) + (8 * 4 + 4)),
+        ("auto", CARTPOLE, {"layers"}, (4 * 8 + 8) + (8 * 8 + 8) + (8 * 2 + 2)),
+        ("auto", POINT, {"layers", "log_std"}, (3 * 32 + 32) + (32 * 32 + 32) + (32 * 2 + 2) + 2),
+        ("auto", SWITCH, {"layers", "log_std"}, (3 * 32 + 32) + (32 * 32 + 32) + (32 * 2 + 2) + 2),
+    ],
+)
+def test_params_have_the_documented_shape(name: str, world, keys: set[str], numbers: int) -> None:
+    """The paper's networks: 8x8 for discrete actions, 32x32 for continuous ones."""
+    params = jax.eval_shape(make(name, world).init, jax.random.key(0))
+    assert set(params) == keys
+    assert size(params) == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "message"),
+    [
+        ("sofmax", TINY, "unknown policy 'sofmax': did you mean 'softmax'"),
+        ("softmax", CARTPOLE, "table over states, .*cartpole.*: use 'auto'"),
+        ("direct", CARTPOLE, "table over states, .*cartpole.*: use 'auto'"),
+        ("gaussian", CARTPOLE, "does not fit the actions of cartpole"),
+        ("categorical", POINT, "does not fit the actions of point"),
+        ("softmax", SWITCH, "does not fit the actions of switch"),
+    ],
+)
+def test_mistakes_are_user_errors(name: str, world, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make(name, world)
