@@ -101,11 +101,11 @@ def three_trajectories() -> batch.Batch:
     return jax.jit(tiny_problem(batch_size=3).sample)(KEY, PARAMS, enumeration.tiny_mdp(), ())[0]
 
 
-@pytest.mark.parametrize(("weights", "cap"), [("prefix", 2.0), ("truncated", 1.1), ("self-normalised", 2.0)])
+@pytest.mark.parametrize(("weights", "cap"), [("prefix", 2.0), ("truncated", 1.01), ("self-normalised", 2.0)])
 def test_options_reach_the_estimators(weights: str, cap: float) -> None:
     """The problem's functions are those of `gradients`, with its discount, kind of weight and cap."""
     problem = tiny_problem(batch_size=3, weights=weights, weight_cap=cap)
-    there, vector = normal_like(1, PARAMS), normal_like(2, PARAMS)
+    there, vector = normal_like(3, PARAMS), normal_like(2, PARAMS)
 
     @jax.jit
     def estimates(sample: batch.Batch) -> tuple:

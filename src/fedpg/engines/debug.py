@@ -7,6 +7,7 @@ Same interface as the simulator, and the same results up to rounding.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,7 +45,6 @@ class Debug:
         self._problem, self._algorithm, self._root, self.seeds = problem, algorithm, root, seeds
         with stage("making the agents"):
             self._agents = [agents_of(agent_key(root, seed, 0, 0, Purpose.AGENTS)) for seed in range(seeds)]
-        self.traffic = traffic.measure(problem, algorithm, self._agents[0])
         self._states: list[SeedState] = []
 
     def _round(self, exchange: Exchange, purpose: Purpose, seed: int, round: int) -> None:
@@ -57,6 +57,11 @@ class Debug:
                 results.append(exchange.local_update(key, state.server.shared, trees.take(state.agents, i), trees.take(members, i)))
         with stage(f"{where}, aggregate"):
             self._states[seed] = settle(state, round, exchange.aggregate, *trees.stack(results))
+
+    @functools.cached_property
+    def traffic(self) -> traffic.Traffic:
+        with stage("counting what one agent sends"):
+            return traffic.measure(self._problem, self._algorithm, self._agents[0], shapes_of=lambda function, *args: function(*args))
 
     def agents(self) -> Any:
         return jax.tree.map(np.asarray, trees.stack(self._agents))

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange
@@ -65,8 +65,9 @@ class Simulator:
         options = {"xla_backend_optimization_level": 1} if devices[0].platform == "cpu" else None
 
         def program(function: Callable, in_specs: tuple) -> Callable:
-            sharded = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_seed, check_vma=False)
-            return jax.jit(sharded, compiler_options=options)
+            if len(devices) > 1:
+                function = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_seed, check_vma=False)
+            return jax.jit(function, compiler_options=options)
 
         self._programs = {
             "agents": program(jax.vmap(self._make_agents), (by_seed,)),
@@ -74,7 +75,8 @@ class Simulator:
             "advance": program(jax.vmap(self._advance_seed, (0, 0, 0, None, None)), (by_seed, by_seed, by_seed, same, same)),
             "evaluate": program(jax.vmap(self._evaluate_seed, (0, 0, 0, None)), (by_seed, by_seed, by_seed, same)),
         }
-        self._placement = NamedSharding(mesh, by_seed)
+        # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
+        self._placement = NamedSharding(mesh, by_seed) if len(devices) > 1 else SingleDeviceSharding(devices[0])
         self._ids = [jax.device_put(part, self._placement) for part in ids.reshape(-1, self.chunk)]
         self._agents = [self._programs["agents"](part) for part in self._ids]
         self.traffic = traffic.measure(problem, algorithm, trees.take(self._agents[0], 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -34,8 +35,8 @@ class Traffic(NamedTuple):
         return up, np.full_like(env_steps, self.start_down + rounds * self.round_down)
 
 
-def measure(problem: Problem, algorithm: Algorithm, agents: Any) -> Traffic:
-    """The traffic of `algorithm` among `agents` (arrays or shapes, leading axis N)."""
+def measure(problem: Problem, algorithm: Algorithm, agents: Any, shapes_of: Callable[..., Any] = jax.eval_shape) -> Traffic:
+    """The traffic of `algorithm` among `agents` (leading axis N); `shapes_of` calls one local update, or only traces it."""
     if algorithm.pooled:
         return Traffic(0, 0, 0, 0, problem.step_floats)
 
@@ -46,7 +47,7 @@ def measure(problem: Problem, algorithm: Algorithm, agents: Any) -> Traffic:
         first = algorithm.warmup.local_update(key, server.shared, agent_state, agent)[0] if algorithm.warmup else ()
         return server.shared, message, first
 
-    shared, message, first = jax.eval_shape(one_of_each, jax.random.key(0), agents)
+    shared, message, first = shapes_of(one_of_each, jax.random.key(0), agents)
     count = jax.tree.leaves(agents)[0].shape[0]
     up, down, start = count * trees.size(message), count * trees.size(shared), count * trees.size(first)
     return Traffic(start, down if algorithm.warmup else 0, up, down, 0)

@@ -98,7 +98,7 @@ def random_mdps(key: jax.Array, agents: int, heterogeneity: float, options: Rand
     transition = mix(min(heterogeneity, 1.0), _normalise(sharpened), _normalise(common))
 
     common_reward, own_reward = jax.random.uniform(next(keys), (states, actions)), jax.random.uniform(next(keys), (agents, states, actions))
-    own_start = jax.random.dirichlet(next(keys), jnp.ones(states), (agents,))
+    own_start = _normalise(jax.random.exponential(next(keys), (agents, states)))  # uniform on the simplex
     return MDP(
         transition,
         mix(options.reward_heterogeneity, own_reward, common_reward),
