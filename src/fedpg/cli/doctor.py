@@ -10,6 +10,7 @@ import platform
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fedpg.cli.parse import parse
@@ -77,6 +78,6 @@ def main(argv: list[str]) -> int:
     console.print(f"devices: {', '.join(found['devices']) or found['device_problem']}", highlight=False)
     table = Table("package", "version", "needed for", "to install")
     for name, package in found["packages"].items():
-        table.add_row(name, package["version"] or "[red]missing", package["for"], package["mend"] or "")
+        table.add_row(name, package["version"] or "[red]missing", package["for"], escape(package["mend"] or ""))
     console.print(table)
     return int(broken)

@@ -63,8 +63,11 @@ def train(config: Config, out: Path | str, *, resume: bool = False, progress: Pr
         config = check_same(config, resolve(Config(**configs.read(folder.config))))
     else:
         folder.require_empty()
-    with folder.lock(), matmul_precision("highest"):
-        return _Loop(config, folder, progress or Silent()).run(resume)
+    # GPUs round matrix products to TF32 unless told otherwise; results must not depend on that.
+    with jax.default_matmul_precision("highest"):
+        loop = _Loop(config, folder, progress or Silent())
+        with folder.lock():
+            return loop.run(resume)
 
 
 def check_same(wanted: Config, stored: Config) -> Config:
@@ -134,7 +137,7 @@ class _Loop:
         if (state.failed != HEALTHY).all():
             self._save()
             reason = f"every seed failed (numbers that are not finite, first in round {state.failed.min()})"
-            raise UserError(f"{reason}: try a smaller --local-lr; all is saved in {self.folder.path}")
+            raise UserError(f"{reason}: try a smaller --local-lr or --heterogeneity; all is saved in {self.folder.path}")
 
     def _save(self) -> None:
         arrays = {f"state.{k}": v for k, v in wire.flatten(self.engine.state()).items()}
@@ -179,10 +182,3 @@ def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
-    """GPUs round matrix products to TF32 unless told otherwise; results must not depend on that."""
-    with jax.default_matmul_precision(precision):
-        yield

@@ -1,0 +1,166 @@
+"""The training loop: rows, resume bit for bit, kills, Ctrl-C, failed seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from fedpg.algorithms import ALGORITHMS
+from fedpg.errors import UserError
+from fedpg.store import checkpoint
+from fedpg.store.config import Config
+from fedpg.training import loop
+from fedpg.training.loop import train
+
+SMALL = Config(env="random-mdp", agents=2, rounds=6, local_steps=2, horizon=5, seeds=3, eval_every=2)
+
+
+def without_seconds(rows):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def final_arrays(folder):
+    return checkpoint.read(folder / "checkpoint" / "state.safetensors")[0]
+
+
+def assert_same_run(one, other):
+    rows = [[json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] for folder in (one, other)]
+    assert without_seconds(rows[0]) == without_seconds(rows[1])
+    a, b = final_arrays(one), final_arrays(other)
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_rows_have_what_they_promise(algorithm, tmp_path):
+    run = train(dataclasses.replace(SMALL, algorithm=algorithm), tmp_path / "run")
+    assert [row["round"] for row in run.rows] == [0, 2, 4, 6]
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    for name in ("return", "objective", "env_steps", "grad_norm_sq", "trajectories", "spread", "floats_up", "floats_down"):
+        assert last[name] == pytest.approx(np.mean(last[f"{name}_per_seed"]), rel=1e-5)
+        assert len(last[f"{name}_per_seed"]) == 3
+    u0 = int(run.config.u0) * SMALL.agents
+    assert last["trajectories_per_seed"] == [6 * 2 * 2 + u0] * 3  # rounds x local steps x agents
+    assert last["env_steps"] == last["trajectories"] * SMALL.horizon
+    assert len(last["return_per_agent"]) == 2
+    assert (last["ess"] is None) == (algorithm not in ("fedsvrpg-m", "fedhapg-m"))
+
+
+def test_the_written_configuration_reruns_the_run(tmp_path):
+    from fedpg.store import config as configs
+
+    train(SMALL, tmp_path / "one")
+    train(Config(**configs.read(tmp_path / "one" / "config.toml")), tmp_path / "two")
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+def test_a_longer_run_goes_on_where_the_shorter_ended(tmp_path):
+    train(dataclasses.replace(SMALL, u0="3"), tmp_path / "short")
+    train(dataclasses.replace(SMALL, u0="3", rounds=10), tmp_path / "short", resume=True)
+    train(dataclasses.replace(SMALL, u0="3", rounds=10), tmp_path / "long")
+    assert_same_run(tmp_path / "short", tmp_path / "long")
+
+
+def test_resume_refuses_another_configuration_and_harms_nothing(tmp_path):
+    train(SMALL, tmp_path / "run")
+    before = {path: path.read_bytes() for path in sorted((tmp_path / "run").rglob("*")) if path.is_file()}
+    for other, message in (({"beta": 0.9}, "the run has beta 0.2, not 0.9"), ({"rounds": 3}, "has 6 rounds, more than 3")):
+        with pytest.raises(UserError, match=message):
+            train(dataclasses.replace(SMALL, **other), tmp_path / "run", resume=True)
+    with pytest.raises(UserError, match="holds a run already"):
+        train(SMALL, tmp_path / "run")
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_truncated_checkpoint_harms_nothing(tmp_path):
+    train(SMALL, tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint" / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    before = {p: p.read_bytes() for p in (path, tmp_path / "run" / "metrics.jsonl", tmp_path / "run" / "config.toml")}
+    with pytest.raises(UserError, match="is damaged"):
+        train(dataclasses.replace(SMALL, rounds=10), tmp_path / "run", resume=True)
+    assert before == {p: p.read_bytes() for p in before}
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
+    train(SMALL, tmp_path / "whole")
+    train(SMALL, tmp_path / "run")
+    (tmp_path / "run" / "checkpoint" / "state.safetensors").unlink()
+    train(SMALL, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_failed_seeds_are_recorded_and_the_rest_goes_on(tmp_path, monkeypatch):
+    """A reward that is not a number in some seeds: null in their place, named in failed_seeds, means over the others."""
+    made = loop.build
+
+    def poisoned(config):
+        engine = made(config)
+        agents = engine._agents[0]
+        engine._agents[0] = agents._replace(reward=agents.reward.at[1].set(np.nan))
+        return engine
+
+    monkeypatch.setattr(loop, "build", poisoned)
+    last = train(SMALL, tmp_path / "run").rows[-1]
+    assert last["failed_seeds"] == {"1": 0}
+    assert last["return_per_seed"][1] is None
+    assert last["return"] == pytest.approx(np.mean([last["return_per_seed"][i] for i in (0, 2)]), rel=1e-5)
+
+
+def test_if_every_seed_fails_it_stops_saved_with_the_reason(tmp_path):
+    """Rewards of 10^40 are infinite in float32."""
+    with pytest.raises(UserError, match=r"every seed failed .* try a smaller --local-lr"):
+        train(dataclasses.replace(SMALL, env="conflict", heterogeneity=40.0), tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoint" / "state.safetensors").exists()
+
+
+ARGUMENTS = ["--env", "random-mdp", "--agents", "3", "--rounds", "4000", "--local-steps", "4", "--horizon", "10", "--seeds", "4"]
+
+
+def start(out, *more):
+    command = [sys.executable, "-m", "fedpg", "train", *ARGUMENTS, "--eval-every", "100", "--out", str(out), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+
+
+def wait_for_rows(out, count, process):
+    metrics = out / "metrics.jsonl"
+    for _ in range(1200):
+        if metrics.exists() and metrics.read_text().count("\n") >= count:
+            return
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    raise AssertionError("no rows after a minute")
+
+
+def test_kill_nine_at_any_moment_then_resume_is_bit_for_bit(tmp_path):
+    whole = start(tmp_path / "whole")
+    assert whole.wait() == 0, whole.stderr.read()
+    moments = np.random.default_rng().uniform(0.0, 0.3, 2)
+    for rows, moment in zip((1, 8), moments, strict=True):
+        process = start(tmp_path / "killed", *(["--resume"] if rows > 1 else []))
+        wait_for_rows(tmp_path / "killed", rows, process)
+        time.sleep(moment)
+        process.kill()
+        process.wait()
+    assert start(tmp_path / "killed", "--resume").wait() == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    process = start(tmp_path / "run", "--rounds", "100000")
+    wait_for_rows(tmp_path / "run", 2, process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"fedpg train --resume --out {tmp_path / 'run'}" in output
+    _, about = checkpoint.read(tmp_path / "run" / "checkpoint" / "state.safetensors")
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert about["round"] >= json.loads(rows[-1])["round"] >= 100
