@@ -86,13 +86,13 @@ def test_a_pooled_problem_is_the_mean_of_its_agents():
     everyone, pooled = small.agents_of(jax.random.key(3)), pool(small.problem, 3)
     params = {"logits": jax.random.normal(jax.random.key(1), (5, 5))}
     other = {"logits": jax.random.normal(jax.random.key(2), (5, 5))}
-    samples, memory = pooled.sample(jax.random.key(0), params, everyone, pooled.init_memory())
+    samples, memory = jax.jit(pooled.sample)(jax.random.key(0), params, everyone, pooled.init_memory())
     alone = [trees.take(samples, i) for i in range(3)]
     for method, arguments in (("gradient", (params,)), ("hessian_vector", (params, other))):
-        expected = trees.mean_axis0(trees.stack([getattr(small.problem, method)(one, *arguments) for one in alone]))
-        assert_trees_close(getattr(pooled, method)(samples, *arguments), expected, rtol=1e-4, atol=1e-6)
-    weighted, weights = pooled.weighted_gradient(samples, other, params)
-    each = [small.problem.weighted_gradient(one, other, params) for one in alone]
+        expected = trees.mean_axis0(trees.stack([jax.jit(getattr(small.problem, method))(one, *arguments) for one in alone]))
+        assert_trees_close(jax.jit(getattr(pooled, method))(samples, *arguments), expected, rtol=1e-4, atol=1e-6)
+    weighted, weights = jax.jit(pooled.weighted_gradient)(samples, other, params)
+    each = [jax.jit(small.problem.weighted_gradient)(one, other, params) for one in alone]
     assert_trees_close(weighted, trees.mean_axis0(trees.stack([g for g, _ in each])), rtol=1e-4, atol=1e-6)
     assert float(weights.count) == 6
     assert float(weights.largest) == max(float(w.largest) for _, w in each)

@@ -99,8 +99,8 @@ def test_an_error_in_the_debug_engine_names_its_stage(capsys, tmp_path, monkeypa
         raise ArithmeticError("broken on purpose")
 
     monkeypatch.setattr(debug, "settle", refuse)
-    assert main(["train", *TINY, "--engine", "debug", "--out", str(tmp_path / "run")]) == 2
-    assert "seed 0, warm-up, aggregate: ArithmeticError: broken on purpose" in capsys.readouterr().err
+    assert main(["train", *TINY, "--engine", "debug", "--u0", "zero", "--out", str(tmp_path / "run")]) == 2
+    assert "seed 0, round 0, aggregate: ArithmeticError: broken on purpose" in capsys.readouterr().err
 
 
 def test_doctor_tells_what_is_there_and_what_is_missing(capsys, monkeypatch):

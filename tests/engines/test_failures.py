@@ -29,7 +29,7 @@ def poisoned(small: Small, agents: list[int]) -> Small:
 
 @pytest.mark.parametrize("kind", [Simulator, Debug])
 def test_one_broken_agent_is_left_out_and_counted(kind):
-    healthy, broken = rl("random-mdp", horizon=3), poisoned(rl("random-mdp", horizon=3), [1])
+    healthy, broken = rl("random-mdp", horizon=2, batch_size=1), poisoned(rl("random-mdp", horizon=2, batch_size=1), [1])
     algorithm = make("fedsvrpg-m", healthy.problem, u0_batches=0, local_steps=1)
     engine = kind(healthy.problem, algorithm, broken.agents_of)
     engine.start()
