@@ -110,6 +110,7 @@ def policy_gradient(
     require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
     require(weight_cap > 1.0, f"weight-cap must be above 1, not {weight_cap}: every weight is 1 on its own policy")
     choose("weights", weights, importance.KINDS)
+    require(weights != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: that of one is always 1")
     fitted = baselines.make(baseline, environment, horizon)
 
     def trajectories(key: jax.Array, params: Params, agent: Any, count: int) -> Trajectory:

@@ -99,3 +99,5 @@ def test_manifest_says_what_it_was_made_with(tmp_path):
     assert found["packages"]["jax"]
     assert {"devices", "matmul_precision", "xla_flags", "python", "created", "command"} <= set(found)
     assert manifest.version("no-such-package") is None
+    manifest.add_resume(tmp_path / "manifest.json", 7)
+    assert [again["round"] for again in json.loads((tmp_path / "manifest.json").read_text())["resumed"]] == [7]

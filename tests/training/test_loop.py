@@ -72,7 +72,12 @@ def test_a_longer_run_goes_on_where_the_shorter_ended(tmp_path):
 def test_resume_refuses_another_configuration_and_harms_nothing(tmp_path):
     train(SMALL, tmp_path / "run")
     before = {path: path.read_bytes() for path in sorted((tmp_path / "run").rglob("*")) if path.is_file()}
-    for other, message in (({"beta": 0.9}, "the run has beta 0.2, not 0.9"), ({"rounds": 3}, "has 6 rounds, more than 3")):
+    others = (
+        ({"beta": 0.9}, "the run has beta 0.2, not 0.9"),
+        ({"rounds": 3}, "has 6 rounds, more than 3"),
+        ({"u0": "77"}, "the run has u0 9, not 77"),  # ceil(2 / (6 * 0.04))
+    )
+    for other, message in others:
         with pytest.raises(UserError, match=message):
             train(dataclasses.replace(SMALL, **other), tmp_path / "run", resume=True)
     with pytest.raises(UserError, match="holds a run already"):
@@ -98,27 +103,32 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-def test_failed_seeds_are_recorded_and_the_rest_goes_on(tmp_path, monkeypatch):
-    """A reward that is not a number in some seeds: null in their place, named in failed_seeds, means over the others."""
+def poison(monkeypatch, seeds):
+    """Makes the rewards of some seeds NaN."""
     made = loop.build
 
     def poisoned(config):
         engine = made(config)
         agents = engine._agents[0]
-        engine._agents[0] = agents._replace(reward=agents.reward.at[1].set(np.nan))
+        engine._agents[0] = agents._replace(reward=agents.reward.at[seeds].set(np.nan))
         return engine
 
     monkeypatch.setattr(loop, "build", poisoned)
+
+
+def test_failed_seeds_are_recorded_and_the_rest_goes_on(tmp_path, monkeypatch):
+    """A reward that is not a number in some seeds: null in their place, named in failed_seeds, means over the others."""
+    poison(monkeypatch, seeds=1)
     last = train(SMALL, tmp_path / "run").rows[-1]
     assert last["failed_seeds"] == {"1": 0}
     assert last["return_per_seed"][1] is None
     assert last["return"] == pytest.approx(np.mean([last["return_per_seed"][i] for i in (0, 2)]), rel=1e-5)
 
 
-def test_if_every_seed_fails_it_stops_saved_with_the_reason(tmp_path):
-    """Rewards of 10^40 are infinite in float32."""
+def test_if_every_seed_fails_it_stops_saved_with_the_reason(tmp_path, monkeypatch):
+    poison(monkeypatch, seeds=slice(None))
     with pytest.raises(UserError, match=r"every seed failed .* try a smaller --local-lr"):
-        train(dataclasses.replace(SMALL, env="conflict", heterogeneity=40.0), tmp_path / "run")
+        train(SMALL, tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint" / "state.safetensors").exists()
 
 

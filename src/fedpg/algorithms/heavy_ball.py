@@ -35,5 +35,5 @@ def heavy_ball(
 
     return momentum(
         "heavy-ball", problem, direction,
-        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps, u0_batches=u0_batches,
+        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps, u0_batches=u0_batches, anchored=False,
     )  # fmt: skip

@@ -39,16 +39,18 @@ def momentum(
     global_lr: Any,
     local_steps: int,
     u0_batches: int,
+    anchored: bool = True,
 ) -> Algorithm:
     """An algorithm whose agents move along direction(shared, agent) and whose server remembers the last step.
 
-    With beta known to be 1 no u_0 is sampled: it would be multiplied by 0.
+    With beta known to be 1 no u_0 is sampled: it would be multiplied by 0. `anchored` directions look back at theta_{r-1};
+    for others it is not sent.
     """
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
 
     def init(params: Params) -> tuple[ServerState, Any]:
-        return ServerState(Shared(params, params, trees.zeros_like(params))), problem.init_memory()
+        return ServerState(Shared(params, params if anchored else (), trees.zeros_like(params))), problem.init_memory()
 
     def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
         along = direction(shared, agent)
@@ -58,7 +60,7 @@ def momentum(
     def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
         u, info = base.mean_direction(messages, weights, local_steps, local_lr)
         params = problem.project(trees.add_scaled(state.shared.params, global_lr, u))
-        return ServerState(Shared(params, state.shared.params, u)), info
+        return ServerState(Shared(params, state.shared.params if anchored else (), u)), info
 
     warmup = base.initial_direction(problem, 0 if base.is_one(beta) else u0_batches, lambda shared, u: shared._replace(direction=u))
     return Algorithm(name, init, local_update, aggregate, warmup)

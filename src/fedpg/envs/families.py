@@ -69,7 +69,7 @@ def read_options(name: str, given: dict[str, Any]) -> Any:
     """
     kind = family(name).options
     hints = typing.get_type_hints(kind)
-    fields = {f.name for f in dataclasses.fields(kind)}
+    fields = [f.name for f in dataclasses.fields(kind)]
     values = {}
     for key, value in given.items():
         choose(f"option of {name}", key, fields)

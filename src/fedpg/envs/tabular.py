@@ -16,6 +16,8 @@ from fedpg.envs.base import Discrete, Environment, Step
 from fedpg.envs.heterogeneity import mix, positions
 from fedpg.errors import choose, require
 
+LARGEST_ORDER = 15.0
+"""Rewards of the conflict family stay within 10^+-15, so that squares of their gradients fit in float32."""
 KERNELS = ("uniform", "bernoulli", "orthogonal")
 
 
@@ -129,6 +131,6 @@ def conflicting_mdps(key: jax.Array, agents: int, heterogeneity: float, options:
     orders = jax.vmap(lambda k: jax.random.permutation(k, actions))(jax.random.split(favourite_key, states))  # (S, A)
     own = jax.nn.one_hot(orders[:, jnp.arange(agents) % actions].T, actions)  # (N, S, A)
     wanted = mix(min(heterogeneity, 1.0), own, own[0])
-    scale = 10.0 ** (heterogeneity * positions(agents))
+    scale = 10.0 ** jnp.clip(heterogeneity * positions(agents), -LARGEST_ORDER, LARGEST_ORDER)
     start = jnp.full((agents, states), 1.0 / states)
     return MDP(jnp.broadcast_to(kernel, (agents, *kernel.shape)), scale[:, None, None] * wanted, start)

@@ -42,6 +42,13 @@ def collect(extra: dict[str, Any]) -> dict[str, Any]:
     } | extra
 
 
+def add_resume(path: Path, round: int) -> None:
+    """Records in manifest.json that the run went on from `round`, and with what: it may be another machine."""
+    found = json.loads(path.read_text())
+    found.setdefault("resumed", []).append(collect({"round": round}))
+    write_atomically(path, (json.dumps(found, indent=2) + "\n").encode())
+
+
 def write(path: Path, extra: dict[str, Any]) -> None:
     """Writes manifest.json."""
     write_atomically(path, (json.dumps(collect(extra), indent=2) + "\n").encode())

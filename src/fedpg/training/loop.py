@@ -57,10 +57,12 @@ def train(config: Config, out: Path | str, *, resume: bool = False, progress: Pr
         progress: where to report; silent by default.
     """
     folder = RunFolder(Path(out))
-    config = resolve(config)
+    asked, config = config, resolve(config)
     if resume:
         folder.require_run()
-        config = check_same(config, resolve(Config(**configs.read(folder.config))))
+        stored = resolve(Config(**configs.read(folder.config)))
+        # u_0 follows from the number of rounds the run began with, unless it was asked for
+        config = check_same(config if asked.u0 != "auto" else dataclasses.replace(config, u0=stored.u0), stored)
     else:
         folder.require_empty()
     # GPUs round matrix products to TF32 unless told otherwise; results must not depend on that.
@@ -74,8 +76,7 @@ def check_same(wanted: Config, stored: Config) -> Config:
     """The stored configuration with the wanted number of rounds; refuses any other difference."""
     for field in dataclasses.fields(Config):
         here, there = getattr(wanted, field.name), getattr(stored, field.name)
-        # u0 was resolved from the number of rounds the run began with
-        require(field.name in ("rounds", "u0") or here == there, f"cannot resume: the run has {flag(field.name)} {there}, not {here}")
+        require(field.name == "rounds" or here == there, f"cannot resume: the run has {flag(field.name)} {there}, not {here}")
     require(wanted.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {wanted.rounds}")
     return dataclasses.replace(stored, rounds=wanted.rounds)
 
@@ -101,7 +102,9 @@ class _Loop:
     def _begin(self) -> None:
         manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.agents())})
         self.folder.keep_rows(-1)
+        began = time.monotonic()
         self.engine.start()
+        self.seconds = time.monotonic() - began
         self._evaluate()
         self._save()
 
@@ -155,6 +158,7 @@ class _Loop:
         vars(self.costs).update(part["costs"])
         self.round, self.seconds = about["round"], about["seconds"]
         self.rows = self.folder.keep_rows(self.round)
+        manifest.add_resume(self.folder.manifest, self.round)
         return True
 
 

@@ -65,7 +65,7 @@ def resolve(config: Config) -> Config:
         meaningless = given is not None and not _accepts(config, name) and not (name == "beta" and given == 1.0)
         require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
 
-    preset = presets()[config.env]
+    preset = presets()["any"] | presets().get(config.env, {})
     tuned = {k: v for k, v in preset.items() if not isinstance(v, dict)} | preset.get(config.algorithm, {})
     filled = {k.replace("-", "_"): v for k, v in tuned.items() if getattr(config, k.replace("-", "_")) is None}
     if not _accepts(config, "beta"):
