@@ -1,4 +1,4 @@
-"""Random choices from numbers drawn beforehand."""
+"""Random choices from numbers drawn beforehand, and looking up what was chosen."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def pick(uniform: jax.Array, probabilities: jax.Array) -> jax.Array:
     cumulative = jnp.cumsum(probabilities)
     index = jnp.sum(cumulative <= uniform * cumulative[-1])  # rounding may leave the last one short of 1
     return jnp.minimum(index, probabilities.shape[0] - 1).astype(jnp.int32)
+
+
+def look_up(values: jax.Array, index: jax.Array) -> jax.Array:
+    """values[index], as a product with a one-hot vector, ().
+
+    The gradient of a product is a product; that of indexing is a scatter, which a GPU adds up in no fixed order, or slowly.
+
+    >>> look_up(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array(1)).tolist()
+    [3.0, 4.0]
+    """
+    return jax.nn.one_hot(index, values.shape[0], dtype=values.dtype) @ values

@@ -47,7 +47,8 @@ def test_nan_never_reaches_the_metrics(tmp_path):
 
 
 def test_folders_that_hold_something_are_refused(tmp_path):
-    RunFolder(tmp_path / "new").require_empty()
+    with RunFolder(tmp_path / "new").lock():
+        RunFolder(tmp_path / "new").require_empty()
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="is a file"):
         RunFolder(tmp_path / "file").require_empty()

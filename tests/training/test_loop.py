@@ -170,6 +170,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "stopped and saved after" in output
     assert f"fedpg train --resume --out {tmp_path / 'run'}" in output
     _, about = checkpoint.read(tmp_path / "run" / "checkpoint" / "state.safetensors")
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

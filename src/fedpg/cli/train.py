@@ -87,8 +87,10 @@ def main(argv: list[str]) -> int:
     except StageError as error:
         raise UserError(str(error).splitlines()[0]) from error
     again = f"fedpg train --resume --out {shlex.quote(str(out))}"
-    if run.interrupted:
-        console.print(f"stopped after a round and saved. Go on with: {again}", soft_wrap=True, highlight=False)
+    if run.round < run.config.rounds:
+        console.print(
+            f"stopped and saved after {run.round} of {run.config.rounds} rounds. Go on with: {again}", soft_wrap=True, highlight=False
+        )
         return 130
     console.print(summary(run.rows[-1], str(run.folder)))
     return 0

@@ -29,6 +29,14 @@ WORKING_COPIES = 16
 """How many times a sample's own size its rollout and gradients take, roughly."""
 
 
+COMPILER_OPTIONS = {
+    # The higher levels double the time to the first result and make these programs no faster.
+    "cpu": {"xla_backend_optimization_level": 1},
+    # Sums in a fixed order, and the same algorithms at every compilation: without them a resumed run would part from itself.
+    "gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0},
+}
+
+
 def memory_budget(device: jax.Device) -> int:
     """Bytes for one chunk of seeds on `device`; a quarter of a GPU's memory."""
     limit = (device.memory_stats() or {}).get("bytes_limit") if device.platform != "cpu" else None
@@ -69,8 +77,7 @@ class Simulator:
         ids = np.minimum(np.arange(-(-seeds // self.chunk) * self.chunk), seeds - 1)  # the last chunk is filled up with copies
         mesh, by_seed, same = Mesh(np.array(devices), ("seeds",)), PartitionSpec("seeds"), PartitionSpec()
 
-        # The CPU compiler's higher levels double the time to the first result and make these programs no faster.
-        options = {"xla_backend_optimization_level": 1} if devices[0].platform == "cpu" else None
+        options = COMPILER_OPTIONS.get(devices[0].platform)
 
         def program(function: Callable, in_specs: tuple) -> Callable:
             if len(devices) > 1:

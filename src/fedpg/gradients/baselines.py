@@ -63,9 +63,8 @@ def _averages(cells: int, cell_of: Callable[[Trajectory], jax.Array]) -> Baselin
     """Mean return-to-go in each of `cells` cells; `cell_of` gives each step's cell, (H,)."""
 
     def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
-        cell = jax.vmap(cell_of)(tau).ravel()
-        total = jax.ops.segment_sum((tau.mask * target).ravel(), cell, cells)
-        visits = jax.ops.segment_sum(tau.mask.ravel(), cell, cells)
+        cell = jax.nn.one_hot(jax.vmap(cell_of)(tau), cells) * tau.mask[..., None]  # (B, H, cells)
+        total, visits = jnp.einsum("bhc,bh->c", cell, target), jnp.sum(cell, axis=(0, 1))
         return Average(DECAY * state.total + total, DECAY * state.visits + visits)
 
     return Baseline(
@@ -73,6 +72,15 @@ def _averages(cells: int, cell_of: Callable[[Trajectory], jax.Array]) -> Baselin
         lambda state, tau: (state.total / jnp.maximum(state.visits, 1e-6))[cell_of(tau)],
         update,
     )
+
+
+def _time(horizon: int) -> Baseline:
+    """Mean return-to-go at each time: step t is in cell t."""
+
+    def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
+        return Average(DECAY * state.total + jnp.sum(tau.mask * target, axis=0), DECAY * state.visits + jnp.sum(tau.mask, axis=0))
+
+    return _averages(horizon, lambda tau: jnp.arange(horizon))._replace(update=update)
 
 
 class Fit(NamedTuple):
@@ -115,7 +123,7 @@ def make(name: str, environment: Environment, horizon: int) -> Baseline:
     if name == "none":
         return _none()
     if name == "time":
-        return _averages(horizon, lambda tau: jnp.arange(horizon))
+        return _time(horizon)
     if name == "linear":
         return _linear(environment)
     space = environment.observation_space

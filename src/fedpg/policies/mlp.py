@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import pick, uniforms
+from fedpg.draws import look_up, pick, uniforms
 from fedpg.envs.base import Box, Environment, space_size
 from fedpg.policies.base import Policy, features
 from fedpg.trees import Params
@@ -43,7 +43,7 @@ def categorical(environment: Environment, hidden: tuple[int, ...] = (8, 8)) -> P
     return Policy(
         init=lambda key: {"layers": _init_layers(key, [inputs, *hidden, actions], 0.01)},
         act=lambda uniform, params, obs: pick(uniform, jax.nn.softmax(logits(params, obs))),
-        log_prob=lambda params, obs, action: jax.nn.log_softmax(logits(params, obs))[action],
+        log_prob=lambda params, obs, action: look_up(jax.nn.log_softmax(logits(params, obs)), action),
         draw=uniforms,
     )
 

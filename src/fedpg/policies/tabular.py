@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import pick, uniforms
+from fedpg.draws import look_up, pick, uniforms
 from fedpg.envs.base import Environment
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
@@ -17,7 +17,7 @@ def softmax(environment: Environment) -> Policy:
     return Policy(
         init=lambda key: {"logits": jnp.zeros((states, actions))},
         act=lambda uniform, params, s: pick(uniform, jax.nn.softmax(jnp.asarray(params["logits"])[s])),
-        log_prob=lambda params, s, a: jax.nn.log_softmax(jnp.asarray(params["logits"])[s])[a],
+        log_prob=lambda params, s, a: look_up(jax.nn.log_softmax(look_up(params["logits"], s)), a),
         draw=uniforms,
     )
 
@@ -47,8 +47,8 @@ def direct(environment: Environment, floor: float = 1e-3) -> Policy:
     floor = min(floor, 0.1 / actions)
 
     def log_prob(params: Params, s: jax.Array, a: jax.Array) -> jax.Array:
-        row = jnp.asarray(params["probabilities"])[s]
-        return jnp.log(row[a]) - jnp.log(jnp.sum(row))
+        row = look_up(params["probabilities"], s)
+        return jnp.log(look_up(row, a)) - jnp.log(jnp.sum(row))
 
     return Policy(
         init=lambda key: {"probabilities": jnp.full((states, actions), 1.0 / actions)},

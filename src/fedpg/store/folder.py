@@ -12,6 +12,8 @@ from typing import Any
 
 from fedpg.errors import UserError, require
 
+LOCK = ".lock"
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file so that a reader, or a crash, sees either the old content or the new, never a part."""
@@ -48,7 +50,8 @@ class RunFolder:
         if self.config.exists():
             raise UserError(f"{self.path} holds a run already: add --resume to continue it, or give another --out")
         require(not self.path.exists() or self.path.is_dir(), f"{self.path} is a file: give another --out")
-        require(not self.path.exists() or not any(self.path.iterdir()), f"{self.path} is not empty: give another --out")
+        others = [path for path in self.path.glob("*") if path.name != LOCK]
+        require(not others, f"{self.path} is not empty: give another --out")
 
     def require_run(self) -> None:
         """Refuses a folder without a run."""
@@ -59,7 +62,7 @@ class RunFolder:
         """Keeps a second process out while this one writes."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / ".lock").open("w")
+            handle = (self.path / LOCK).open("w")
         except OSError as error:
             raise UserError(f"cannot write to {self.path}: {error.strerror}") from error
         with handle:

@@ -37,14 +37,14 @@ class Run(NamedTuple):
     Attributes:
         folder: where it is.
         config: complete.
+        round: rounds done; fewer than `config.rounds` if Ctrl-C stopped it.
         rows: what metrics.jsonl holds.
-        interrupted: stopped by Ctrl-C before the last round.
     """
 
     folder: Path
     config: Config
+    round: int
     rows: list[dict[str, Any]]
-    interrupted: bool
 
 
 def train(config: Config, out: Path | str, *, resume: bool = False, progress: Progress | None = None) -> Run:
@@ -97,7 +97,7 @@ class _Loop:
         stop = threading.Event()
         with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
             self._rounds(stop)
-        return Run(self.folder.path, self.config, self.rows, interrupted=self.round < self.config.rounds)
+        return Run(self.folder.path, self.config, self.round, self.rows)
 
     def _begin(self) -> None:
         manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.agents())})

@@ -70,7 +70,9 @@ class Bar:
             self._bar.update(self._task, result=self._result())
         elif not self._console.is_terminal:
             label = f"{self._label}, " if self._label else ""
-            self._console.print(f"{label}round {row['round']}: {self._result()}, {row['env_steps']:.3g} env steps", highlight=False)
+            self._console.print(
+                f"{label}round {row['round']}: {self._result()}, {row['env_steps']:.3g} env steps", highlight=False, soft_wrap=True
+            )
 
     def _result(self) -> str:
         if self._row is None or self._row["return"] is None:
