@@ -19,6 +19,7 @@ NEEDS = {
     "jax": ("everything", None),
     "numpy": ("everything", None),
     "safetensors": ("checkpoints", None),
+    "scipy": ("intervals", None),
     "rich": ("the command line", None),
     "tyro": ("the command line", None),
     "matplotlib": ("pictures", "plot"),

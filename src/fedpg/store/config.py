@@ -8,9 +8,21 @@ import tomllib
 import types
 import typing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from fedpg.errors import UserError, choose, require
+
+
+def _left_out(metavar: str, source: str = "from the preset") -> Any:
+    """How --help shows a flag whose value is found elsewhere when it is left out."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
+
+
+PresetFloat = Annotated[float | None, _left_out("FLOAT")]
+PresetInt = Annotated[int | None, _left_out("INT")]
+PresetStr = Annotated[str | None, _left_out("STR")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +35,7 @@ class Config:
     """How they learn: fedsvrpg-m, fedhapg-m, pavg, heavy-ball, local-only, pooled."""
     agents: int = 5
     """N, how many agents, each with its own environment."""
-    heterogeneity: float | None = None
+    heterogeneity: PresetFloat = None
     """How much the environments differ: 0 = identical, no upper end."""
     env_option: tuple[str, ...] = ()
     """NAME=VALUE pairs for the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
@@ -33,23 +45,23 @@ class Config:
     """R, communication rounds."""
     local_steps: int = 10
     """K, updates of every agent in a round."""
-    batch: int | None = None
+    batch: PresetInt = None
     """Trajectories per local step (the paper: 1)."""
-    beta: float | None = None
+    beta: PresetFloat = None
     """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m and heavy-ball."""
-    local_lr: float | None = None
+    local_lr: PresetFloat = None
     """eta, step-size of a local step."""
-    global_lr: float | None = None
-    """lambda, step-size of the server; left out, eta K (the mean of the agents' params)."""
-    horizon: int | None = None
+    global_lr: Annotated[float | None, _left_out("FLOAT", "eta K")] = None
+    """lambda, step-size of the server; eta K takes the mean of the agents' params."""
+    horizon: PresetInt = None
     """H, the most steps of a trajectory."""
-    discount: float | None = None
+    discount: PresetFloat = None
     """gamma."""
-    baseline: str | None = None
+    baseline: PresetStr = None
     """What is subtracted from returns: none (the paper), time, linear, value."""
     normalise: bool = False
     """Standardise advantages over each batch (biased)."""
-    weights: str | None = None
+    weights: PresetStr = None
     """Importance weights: trajectory (the paper), prefix, truncated, self-normalised."""
     weight_cap: float = 2.0
     """Where truncated weights are cut."""
