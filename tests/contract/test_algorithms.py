@@ -16,6 +16,7 @@ from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, make
 
 EVERY = pytest.mark.parametrize("name", ALGORITHMS)
+FEDERATED = pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("pooled", "local-only")])
 WORLDS = pytest.mark.parametrize("world", SMALL)
 
 
@@ -60,24 +61,20 @@ def test_params_move_and_a_personal_algorithm_moves_only_agents(name):
     assert (trees.size(messages) == 0) == algorithm.personal
 
 
-@EVERY
+@FEDERATED
 def test_permuting_the_agents_leaves_the_server_unchanged(name):
     small = SMALL["random-mdp"]()
     algorithm = make(name, small.problem)
-    if algorithm.pooled:
-        pytest.skip("all agents are one participant")
     key, agents = jax.random.key(0), small.agents_of(jax.random.key(1))
     straight, turned = (one_round(algorithm, small, key, agents, order=order)[1] for order in (None, jnp.array([2, 0, 1])))
     assert_trees_close(straight, turned, rtol=1e-4, atol=1e-6)
 
 
-@EVERY
+@FEDERATED
 def test_weight_zero_is_absent(name):
     """An agent of weight 0 has no say, whatever it sent."""
     small = SMALL["random-mdp"]()
     algorithm = make(name, small.problem)
-    if algorithm.pooled or algorithm.personal:
-        pytest.skip("nobody can be absent")
     server, _ = algorithm.init(small.problem.init_params(jax.random.key(0)))
     message = jax.tree.map(lambda x: jnp.stack([x + 1.0, x + 3.0, x * jnp.nan]), algorithm.deployed(server.shared, ()))
     two = jax.tree.map(lambda x: x[:2], message)
