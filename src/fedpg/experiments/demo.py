@@ -20,7 +20,7 @@ from fedpg.store.config import Config
 
 FIVE = ("length=[0.25,0.35,0.5,0.75,1.0]", "gravity=[14.7,6.5,9.8,12.0,8.0]", "start_range=[0.03,0.1,0.05,0.08,0.04]")
 """Half pole length (m), gravity (m/s^2) and start range of the five agents."""
-ALGORITHMS = {"fedsvrpg-m": "FedSVRPG-M (beta 0.2)", "pavg": "PAvg", "local-only": "local only (five policies)"}
+ALGORITHMS = {"fedsvrpg-m": "FedSVRPG-M", "pavg": "PAvg", "local-only": "local only"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +50,13 @@ def demo(options: DemoOptions, console: Console) -> Path:
         curves.append(curve(label, run.rows))
         costs.append(run.rows[-1])
 
-    table = Table(
-        title=f"after {options.rounds} rounds of {config.local_steps} local steps; mean over {options.seeds} seeds and 95 % interval"
-    )
-    for column in ("", "return (of 100)", "worst agent", "first round at 95", "floats sent per round"):
-        table.add_column(column, justify="left" if not column else "right")
+    table = Table(title=f"{options.rounds} rounds of {config.local_steps} local steps; mean over {options.seeds} seeds, 95 % interval")
+    table.add_column("")
+    for column in ("return of 100", "worst agent", "95 by", "floats a round"):
+        table.add_column(column, justify="right", no_wrap=True)
     for one, row in zip(curves, costs, strict=True):
         reached = np.flatnonzero(one.mean.mean(0) >= 95)
-        first = str(int(one.x[reached[0]])) if len(reached) else "not reached"
+        first = f"round {int(one.x[reached[0]])}" if len(reached) else "-"
         floats = (row["floats_up"] + row["floats_down"]) / options.rounds
         table.add_row(one.label, str(estimate(one.mean[:, -1])), str(estimate(one.worst[:, -1])), first, f"{floats:,.0f}")
     console.print(table)
