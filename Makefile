@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-slow lint clean
 
 demo: .venv/plot.stamp
-	$(BIN)/python -m fedpg.experiments.demo
+	$(BIN)/fedpg demo
 
 test: .venv/test.stamp
 	$(BIN)/ruff check src tests examples

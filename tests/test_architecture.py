@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "fedpg"
 # From the ground up: a module may import from its own layer and from those above it in this list.
 LAYERS = [
     "errors", "trees", "draws", "envs", "policies", "gradients", "problem", "quadratic", "algorithms", "engines",
-    "theory", "store", "training", "report", "cli", "experiments", "__main__",
+    "theory", "store", "training", "report", "experiments", "cli", "__main__",
 ]  # fmt: skip
 HEAVY = {"matplotlib": "report/figures.py", "gymnasium": None, "mujoco": None, "flwr": None, "torch": None}
 FILES = sorted(SOURCE.rglob("*.py"))

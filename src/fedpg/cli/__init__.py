@@ -9,6 +9,7 @@ from fedpg.errors import UserError, choose
 
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
+    "demo": "five different CartPoles, one policy: a table and a picture",
     "theory": "the theorems' beta, step-sizes and B for given constants",
     "doctor": "what is installed, which devices there are, what is missing for what",
 }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
-import os
 import shlex
 from pathlib import Path
 
@@ -61,14 +59,6 @@ def options_from(argv: list[str]) -> TrainOptions:
     return parse(TrainOptions, argv, "fedpg train", TrainOptions(**values))
 
 
-def use_all_cores() -> None:
-    """Lets JAX see every CPU core as a device, so that seeds run side by side; too late once JAX has been used."""
-    import jax
-
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-
-
 def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
     options = options_from(argv)
@@ -76,11 +66,12 @@ def main(argv: list[str]) -> int:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     out = Path(options.out or f"runs/{config.env}-{config.algorithm}-{stamp}")
 
-    use_all_cores()
     from fedpg.engines.debug import StageError
+    from fedpg.training.devices import use_all_cores
     from fedpg.training.loop import train
     from fedpg.training.progress import Bar
 
+    use_all_cores()
     console = Console()
     try:
         run = train(config, out, resume=options.resume, progress=Bar(console))

@@ -1,19 +1,15 @@
-"""The demo: five CartPoles that differ clearly, one policy for all. `make demo`, or `python -m fedpg.experiments.demo`."""
+"""The demo: five CartPoles that differ clearly, one policy for all. `make demo`, or `fedpg demo`."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import sys
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedpg.cli.parse import parse
-from fedpg.cli.train import use_all_cores
-from fedpg.errors import UserError
 from fedpg.report.figures import curve, learning_curves
 from fedpg.report.stats import estimate
 from fedpg.store.config import Config
@@ -47,6 +43,8 @@ def demo(options: DemoOptions, console: Console) -> Path:
     for algorithm, label in ALGORITHMS.items():
         config = Config(algorithm=algorithm, env_option=FIVE, batch=4, rounds=options.rounds, seeds=options.seeds, eval_every=2)
         run = train(config, out / algorithm, progress=Bar(console, label))
+        if run.round < options.rounds:  # Ctrl-C ends the demo, not only this run
+            raise KeyboardInterrupt
         curves.append(curve(label, run.rows))
         costs.append(run.rows[-1])
 
@@ -62,20 +60,3 @@ def demo(options: DemoOptions, console: Console) -> Path:
     console.print(table)
     title = "One policy for five different CartPoles (mean over seeds, 95 % interval)"
     return learning_curves(curves, out / "learning_curves.png", title=title)
-
-
-def main() -> int:
-    """`python -m fedpg.experiments.demo`."""
-    console = Console()
-    try:
-        options = parse(DemoOptions, sys.argv[1:], "python -m fedpg.experiments.demo")
-        use_all_cores()
-        console.print(f"picture: {demo(options, console)}", soft_wrap=True, highlight=False)
-    except UserError as error:
-        print(f"fedpg: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
