@@ -50,7 +50,7 @@ def demo(options: DemoOptions, console: Console) -> Path:
 
     table = Table(title=f"{options.rounds} rounds of {config.local_steps} local steps; mean over {options.seeds} seeds, 95 % interval")
     table.add_column("")
-    for column in ("return of 100", "worst agent", "95 by", "floats a round"):
+    for column in ("return of 100", "worst agent", "95 by", "floats/round"):
         table.add_column(column, justify="right", no_wrap=True)
     for one, row in zip(curves, costs, strict=True):
         reached = np.flatnonzero(one.mean.mean(0) >= 95)
