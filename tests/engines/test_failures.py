@@ -15,7 +15,7 @@ from helpers.federations import Small, bowl, make, rl
 
 
 def poisoned(small: Small, agents: list[int]) -> Small:
-    """The same federation, with a NaN reward (or curvature) for some agents of seeds whose key is odd."""
+    """The same federation, with a NaN reward (or curvature) for some agents of every seed."""
 
     def agents_of(key: jax.Array):
         made = small.agents_of(key)
