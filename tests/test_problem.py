@@ -121,7 +121,7 @@ def test_options_reach_the_estimators(weights: str, cap: float) -> None:
 
 def test_normalise_standardises_the_batch() -> None:
     """With the option, gradients do not depend on the scale of rewards."""
-    mdp, problem = enumeration.tiny_mdp(), tiny_problem(batch_size=8, normalise=True)
+    mdp, problem = enumeration.tiny_mdp(), tiny_problem(batch_size=8, normalise_advantages=True)
     gradient = jax.jit(lambda agent: problem.gradient(problem.sample(KEY, PARAMS, agent, ())[0], PARAMS))
     g = [gradient(mdp._replace(reward=k * mdp.reward)) for k in (1.0, 50.0)]
     assert_trees_close(g[1], g[0], rtol=1e-3, atol=1e-5)

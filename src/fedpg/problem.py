@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpg import moments
 from fedpg.envs.base import Environment, space_size
+from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP
 from fedpg.errors import choose, require
 from fedpg.gradients import baselines, batch, exact, hvp, importance
 from fedpg.gradients.gpomdp import returns_to_go
+from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory, rollout
 from fedpg.policies.base import Policy
@@ -30,11 +33,19 @@ class Usage(NamedTuple):
         trajectories: number of trajectories, ().
         env_steps: executed steps, ().
         total_return: sum of undiscounted returns, ().
+        observations: the moments of what was seen; () where nobody asks for them.
     """
 
     trajectories: jax.Array
     env_steps: jax.Array
     total_return: jax.Array
+    observations: Any = ()
+
+
+def total_usage(usages: Usage) -> Usage:
+    """Adds up usages along their leading axis."""
+    seen = moments.merge(usages.observations) if usages.observations else ()
+    return Usage(*(jnp.sum(x, axis=0) for x in usages[:3]), seen)
 
 
 class Evaluation(NamedTuple):
@@ -80,17 +91,18 @@ class Problem(NamedTuple):
 
 
 def policy_gradient(
-    environment: Environment,
+    environment: Environment | HostEnvironment,
     policy: Policy,
     *,
     horizon: int,
     discount: float,
     batch_size: int = 1,
     baseline: str = "none",
-    normalise: bool = False,
+    normalise_advantages: bool = False,
     weights: str = "trajectory",
     weight_cap: float = 2.0,
     eval_episodes: int = 32,
+    watch_observations: bool = False,
 ) -> Problem:
     """The reinforcement-learning problem of the paper, with its practical options.
 
@@ -101,10 +113,11 @@ def policy_gradient(
         discount: gamma, counted from time 0.
         batch_size: trajectories per local step (the paper: 1).
         baseline: b(s_t, t): none (the paper), time, linear, value.
-        normalise: standardise advantages over each batch (biased).
+        normalise_advantages: standardise advantages over each batch (biased).
         weights: importance weights: trajectory (the paper), prefix, truncated, self-normalised.
         weight_cap: where truncated weights are cut.
         eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
+        watch_observations: report the moments of what was seen with the usage of a sample.
     """
     require(horizon >= 1 and batch_size >= 1, "horizon and batch must be at least 1")
     require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
@@ -115,6 +128,8 @@ def policy_gradient(
 
     def trajectories(key: jax.Array, params: Params, agent: Any, count: int) -> Trajectory:
         keys = jax.random.split(key, count)
+        if isinstance(environment, HostEnvironment):
+            return host_rollouts(environment, policy, horizon, keys, params, agent)
         return jax.vmap(lambda k: rollout(environment, policy, horizon, k, params, agent))(keys)
 
     def sample(key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[batch.Batch, Any]:
@@ -122,11 +137,18 @@ def policy_gradient(
         values = jax.vmap(fitted.predict, (None, 0))(memory, tau)
         drawn = batch.Batch(tau, values, jnp.ones(()))
         memory = fitted.update(memory, tau, jax.vmap(baselines.targets, (0, None))(tau.reward, discount))
-        return batch.normalise_advantages(drawn, discount) if normalise else drawn, memory
+        return batch.normalise_advantages(drawn, discount) if normalise_advantages else drawn, memory
+
+    def weighted_gradient(drawn: batch.Batch, params: Params, behaviour: Params) -> tuple[Params, Weights]:
+        g, statistics = batch.weighted_gradient(policy, params, behaviour, drawn, discount, weights, weight_cap)
+        return policy.free(g), statistics
 
     def usage(drawn: batch.Batch) -> Usage:
         tau = drawn.trajectory
-        return Usage(jnp.asarray(tau.reward.shape[0]), jnp.sum(tau.mask).astype(int), jnp.sum(tau.reward))
+        seen = ()
+        if watch_observations:
+            seen = moments.observed(tau.observation.reshape(tau.mask.size, -1), tau.mask.reshape(-1))
+        return Usage(jnp.asarray(tau.reward.shape[0]), jnp.sum(tau.mask).astype(int), jnp.sum(tau.reward), seen)
 
     def evaluate_exactly(key: jax.Array, params: Params, mdp: MDP) -> Evaluation:
         return Evaluation(
@@ -147,11 +169,11 @@ def policy_gradient(
         init_params=policy.init,
         init_memory=fitted.init,
         sample=sample,
-        gradient=lambda drawn, params: batch.gradient(policy, params, drawn, discount),
-        weighted_gradient=lambda drawn, params, behaviour: batch.weighted_gradient(
-            policy, params, behaviour, drawn, discount, weights, weight_cap
+        gradient=lambda drawn, params: policy.free(batch.gradient(policy, params, drawn, discount)),
+        weighted_gradient=weighted_gradient,
+        hessian_vector=lambda drawn, params, vector: policy.free(
+            hvp.hessian_vector(policy, params, vector, drawn, discount, weights, weight_cap)
         ),
-        hessian_vector=lambda drawn, params, vector: hvp.hessian_vector(policy, params, vector, drawn, discount, weights, weight_cap),
         usage=usage,
         evaluate=evaluate,
         project=policy.project,

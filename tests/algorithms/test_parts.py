@@ -43,9 +43,9 @@ def test_initial_direction_is_the_mean_of_b_batches():
 @pytest.mark.parametrize("name", MOMENTUM)
 def test_no_initial_direction_when_it_would_not_be_used(name):
     problem = quadratic()
-    assert make(name, problem, u0_batches=0).warmup is None
-    assert make(name, problem, beta=1.0, u0_batches=5).warmup is None
-    assert make(name, problem, u0_batches=5).warmup is not None
+    assert make(name, problem, u0_batches=0).warmup == ()
+    assert make(name, problem, beta=1.0, u0_batches=5).warmup == ()
+    assert make(name, problem, u0_batches=5).warmup != ()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_one_program_sweeps_over_beta_and_the_step_size():
 def test_total_adds_everything_but_takes_the_largest_weight():
     one = base.LocalInfo(base.Usage(*map(jnp.asarray, (1, 2, 3.0))), base.Weights(*map(jnp.asarray, (1.0, 2.0, 3.0, 4.0))))
     both = base.total(trees.stack([one, one._replace(weights=one.weights._replace(largest=jnp.asarray(9.0)))]))
-    assert [float(x) for x in (*both.usage, *both.weights)] == [2, 4, 6, 2, 4, 6, 9]
+    assert [float(x) for x in (*both.usage[:3], *both.weights)] == [2, 4, 6, 2, 4, 6, 9]
 
 
 def test_a_pooled_problem_is_the_mean_of_its_agents():

@@ -26,9 +26,7 @@ def one_round(algorithm, small, key, agents, weights=None, order=None):
     count = jax.tree.leaves(members)[0].shape[0]
     order = jnp.arange(count) if order is None else order
     server, agent_state = algorithm.init(small.problem.init_params(key))
-    for exchange in (algorithm.warmup, Exchange(algorithm.local_update, algorithm.aggregate)):
-        if exchange is None:
-            continue
+    for exchange in (*algorithm.warmup, Exchange(algorithm.local_update, algorithm.aggregate)):
         keys = jax.random.split(key, count)[order]
         update = jax.jit(jax.vmap(exchange.local_update, (0, None, None, 0)))
         messages, states, infos = update(keys, server.shared, agent_state, trees.take(members, order))

@@ -37,7 +37,7 @@ def test_one_broken_agent_is_left_out_and_counted(kind):
     engine.advance(0, 2)
     state = engine.state()
     assert state.failed.tolist() == [-1]
-    assert state.refused.tolist() == [2]
+    assert state.refused.tolist() == [[0, 2, 0]]
     assert np.isfinite(state.server.shared.params["logits"]).all()
     assert (state.server.shared.params["logits"] != start.server.shared.params["logits"]).any()
     assert_trees_close(trees.take(trees.take(state.agents, 0), 1), trees.take(trees.take(start.agents, 0), 1))

@@ -25,7 +25,7 @@ from helpers.worlds import CLOCK, clock
     ],
 )
 def test_options_are_read_and_converted(name: str, given: dict, expected: object) -> None:
-    options = read_options(name, given)
+    options = read_options(name, family(name).options, given)
     assert options == expected
     assert type(getattr(options, "states", 1)) is int
 
@@ -47,11 +47,11 @@ def test_options_are_read_and_converted(name: str, given: dict, expected: object
 )
 def test_mistakes_are_user_errors(name: str, given: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_options(name, given)
+        read_options(name, family(name).options, given)
 
 
 def test_families_have_the_spaces_of_their_options() -> None:
-    made = family("conflict").environment(read_options("conflict", {"states": 3, "actions": 4}))
+    made = family("conflict").environment(read_options("conflict", family("conflict").options, {"states": 3, "actions": 4}))
     assert (made.observation_space, made.action_space) == (Discrete(3), Discrete(4))
 
 

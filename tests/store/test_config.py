@@ -12,7 +12,8 @@ from fedpg.store.config import Config, parse_options
 
 
 def test_toml_round_trip(tmp_path):
-    config = Config(agents=7, beta=0.25, env_option=("length=[0.1,0.2]", 'kernel="bernoulli"'), normalise=True, u0="3", local_lr=1e-5)
+    options = ("length=[0.1,0.2]", 'kernel="bernoulli"')
+    config = Config(agents=7, beta=0.25, env_option=options, normalise_advantages=True, u0="3", local_lr=1e-5)
     path = tmp_path / "config.toml"
     path.write_text(configs.to_toml(config))
     assert Config(**configs.read(path)) == config
@@ -34,7 +35,7 @@ def test_a_table_of_options_and_underscores_are_read_too(tmp_path):
         ("agnets = 3", "unknown key in .*'agnets': did you mean 'agents'"),
         ("agents = 2.5", "agents must be int, not 2.5"),
         ('beta = "small"', "beta must be float, not 'small'"),
-        ("normalise = 1", "normalise must be bool, not 1"),
+        ("normalise-advantages = 1", "normalise-advantages must be bool, not 1"),
         ("agents = ", "not valid TOML"),
         ("env-option = [1, 2]", "env-option must be a table, or a list of NAME=VALUE"),
     ],

@@ -20,7 +20,7 @@ from fedpg import trees
 from fedpg.algorithms.aggregation import mean
 from fedpg.errors import require
 from fedpg.gradients.importance import Weights
-from fedpg.problem import Problem, Usage
+from fedpg.problem import Problem, Usage, total_usage
 from fedpg.trees import Params
 
 
@@ -70,7 +70,7 @@ class Algorithm(NamedTuple):
     """Attributes:
     name: what `--algorithm` calls it.
     init, local_update, aggregate: the contract above.
-    warmup: an exchange before round 0 (the initial direction u_0), if any.
+    warmup: exchanges before round 0 (the scale of observations, the initial direction u_0).
     deployed: (shared, agent_state) -> the params that the agent would act with.
     personal: agents deploy params of their own instead of common ones.
     pooled: trains in one place that holds all agents' environments; `agent` then has a leading axis N.
@@ -80,7 +80,7 @@ class Algorithm(NamedTuple):
     init: Callable[[Params], tuple[ServerState, Any]]
     local_update: LocalUpdate
     aggregate: Aggregate
-    warmup: Exchange | None = None
+    warmup: tuple[Exchange, ...] = ()
     deployed: Callable[[Any, Any], Params] = lambda shared, agent_state: shared.params
     personal: bool = False
     pooled: bool = False
@@ -93,8 +93,8 @@ def no_weights() -> Weights:
 
 def total(infos: LocalInfo) -> LocalInfo:
     """Adds up infos along their leading axis."""
-    added = jax.tree.map(lambda x: jnp.sum(x, axis=0), infos)
-    return added._replace(weights=added.weights._replace(largest=jnp.max(infos.weights.largest, axis=0)))
+    added = jax.tree.map(lambda x: jnp.sum(x, axis=0), infos.weights)
+    return LocalInfo(total_usage(infos.usage), added._replace(largest=jnp.max(infos.weights.largest, axis=0)))
 
 
 Direction = Callable[[jax.Array, Params, Any], tuple[Params, Any, LocalInfo]]
@@ -131,10 +131,10 @@ def mean_direction(deltas: Params, weights: jax.Array, count: int, local_lr: Any
     return u, RoundInfo(trees.norm_sq(u), drift)
 
 
-def initial_direction(problem: Problem, batches: int, set_direction: Callable[[Any, Params], Any]) -> Exchange | None:
-    """u_0 = mean of g over `batches` batches per agent at theta_0; None (u_0 = 0, nothing sampled) if `batches` is 0."""
+def initial_direction(problem: Problem, batches: int, set_direction: Callable[[Any, Params], Any]) -> tuple[Exchange, ...]:
+    """u_0 = mean of g over `batches` batches per agent at theta_0; nothing (u_0 = 0) if `batches` is 0."""
     if batches == 0:
-        return None
+        return ()
 
     def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
         gradient = plain_gradient(problem, agent)
@@ -152,7 +152,7 @@ def initial_direction(problem: Problem, batches: int, set_direction: Callable[[A
         u = mean(messages, weights)
         return state._replace(shared=set_direction(state.shared, u)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
-    return Exchange(local_update, aggregate)
+    return (Exchange(local_update, aggregate),)
 
 
 def check_step(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) -> None:

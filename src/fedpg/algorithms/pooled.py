@@ -13,7 +13,7 @@ from fedpg import trees
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.pavg import pavg
 from fedpg.gradients.importance import Weights
-from fedpg.problem import Problem, Usage
+from fedpg.problem import Problem, Usage, total_usage
 from fedpg.trees import Params
 
 
@@ -29,7 +29,7 @@ def pool(problem: Problem, agents: int) -> Problem:
         return trees.mean_axis0(gradients), added._replace(largest=weights.largest.max(0))
 
     def usage(samples: Any) -> Usage:
-        return Usage(*(x.sum(0) for x in jax.vmap(problem.usage)(samples)))
+        return total_usage(jax.vmap(problem.usage)(samples))
 
     return problem._replace(
         init_memory=lambda: trees.broadcast(problem.init_memory(), agents),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,9 +18,11 @@ import numpy as np
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange
 from fedpg.engines import traffic
+from fedpg.engines.events import EventLog
 from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
-from fedpg.engines.simulator import AgentsOf
+from fedpg.engines.simulator import AgentsOf, make_agents
+from fedpg.envs.host import Host
 from fedpg.problem import Problem
 
 
@@ -41,10 +43,22 @@ def stage(name: str) -> Iterator[None]:
 class Debug:
     """Runs one algorithm seed by seed, agent by agent. The arguments are those of `Simulator`."""
 
-    def __init__(self, problem: Problem, algorithm: Algorithm, agents_of: AgentsOf, *, root: int = 0, seeds: int = 1) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        agents_of: AgentsOf,
+        *,
+        prepare: Callable[[Any], Any] | None = None,
+        host: Host | None = None,
+        root: int = 0,
+        seeds: int = 1,
+    ) -> None:
         self._problem, self._algorithm, self._root, self.seeds = problem, algorithm, root, seeds
         with stage("making the agents"):
-            self._agents = [agents_of(agent_key(root, seed, 0, 0, Purpose.AGENTS)) for seed in range(seeds)]
+            agents = make_agents(agents_of, prepare, root, seeds, jax.devices()[0])
+        self._agents = [jax.tree.map(jnp.asarray, trees.take(agents, seed)) for seed in range(seeds)]
+        self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
         self._states: list[SeedState] = []
 
     def _round(self, exchange: Exchange, purpose: Purpose, seed: int, round: int) -> None:
@@ -57,6 +71,7 @@ class Debug:
                 results.append(exchange.local_update(key, state.server.shared, trees.take(state.agents, i), trees.take(members, i)))
         with stage(f"{where}, aggregate"):
             self._states[seed] = settle(state, round, exchange.aggregate, *trees.stack(results))
+        self.log.collect(round, "warm-up" if purpose is Purpose.WARMUP else "training")
 
     @functools.cached_property
     def traffic(self) -> traffic.Traffic:
@@ -77,8 +92,8 @@ class Debug:
             with stage(f"seed {seed}, init"):
                 count = jax.tree.leaves(participants(self._algorithm, self._agents[seed]))[0].shape[0]
                 self._states.append(start(self._problem, self._algorithm, self._root, seed, count))
-            if self._algorithm.warmup is not None:
-                self._round(self._algorithm.warmup, Purpose.WARMUP, seed, 0)
+            for number, exchange in enumerate(self._algorithm.warmup):
+                self._round(exchange, Purpose.WARMUP, seed, number)
 
     def advance(self, first: int, count: int) -> None:
         exchange = Exchange(self._algorithm.local_update, self._algorithm.aggregate)
@@ -92,6 +107,7 @@ class Debug:
             with stage(f"seed {seed}, round {round}, evaluate"):
                 state, agents = self._states[seed], self._agents[seed]
                 found.append(scores(self._problem, self._algorithm, self._root, seed, round, state, agents))
+        self.log.collect(round, "evaluation")
         return jax.tree.map(np.asarray, trees.stack(found))
 
     def state(self) -> SeedState:
@@ -101,4 +117,4 @@ class Debug:
         self._states = [jax.tree.map(lambda x, i=i: jnp.asarray(x[i]), state) for i in range(self.seeds)]
 
     def reset_info(self) -> None:
-        self._states = [state._replace(info=no_info(), refused=jnp.zeros((), int)) for state in self._states]
+        self._states = [state._replace(info=no_info(), refused=jnp.zeros_like(state.refused)) for state in self._states]

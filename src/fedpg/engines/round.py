@@ -24,7 +24,7 @@ class SeedState(NamedTuple):
         agents: the algorithm's agent states, leading axis N.
         failed: round in which the seed failed (no finite message, or a server state that is not finite), -1 if healthy, ().
         info: costs and weights added up since the last evaluation.
-        refused: messages refused because they were not finite, since the last evaluation, ().
+        refused: messages of each participant refused because they were not finite, since the last evaluation, (N,).
         latest: the last round's RoundInfo.
     """
 
@@ -57,6 +57,14 @@ def no_info() -> LocalInfo:
     return LocalInfo(Usage(count, count, jnp.zeros(())), base.no_weights())
 
 
+def _spent(infos: LocalInfo, finite: jax.Array) -> LocalInfo:
+    """What the participants report, added up: their costs, and what they measured where it is finite."""
+    costs = infos.usage
+    usage = Usage(costs.trajectories, costs.env_steps, jnp.where(finite, costs.total_return, 0.0))
+    weights = jax.vmap(trees.select)(finite, infos.weights, trees.zeros_like(infos.weights))
+    return base.total(LocalInfo(usage, weights))
+
+
 def participants(algorithm: Algorithm, agents: Any) -> Any:
     """Who exchanges messages: the N agents, or one place that holds them all. Leading axis N or 1."""
     return jax.tree.map(lambda x: x[None], agents) if algorithm.pooled else agents
@@ -66,9 +74,9 @@ def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: i
     """The state before the warm-up, for `count` participants."""
     params = problem.init_params(agent_key(root, seed, 0, 0, Purpose.PARAMS))
     server, agent_state = algorithm.init(params)
-    zero, none = jnp.zeros((), int), jnp.zeros(())
+    none = jnp.zeros(())
     agents = trees.broadcast(agent_state, count)
-    state = SeedState(server, agents, jnp.asarray(HEALTHY), no_info(), zero, RoundInfo(none, none))
+    state = SeedState(server, agents, jnp.asarray(HEALTHY), no_info(), jnp.zeros(count, int), RoundInfo(none, none))
     # Strong types from the start: a weakly typed leaf would compile everything a second time after a checkpoint.
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
 
@@ -90,8 +98,8 @@ def settle(state: SeedState, round: Any, aggregate: Aggregate, messages: Any, ag
         server=server,
         agents=kept,
         failed=state.failed,
-        info=base.total(trees.stack([state.info, base.total(infos)])),
-        refused=state.refused + jnp.sum(~finite),
+        info=base.total(trees.stack([state.info, _spent(infos, finite)])),
+        refused=state.refused + ~finite,
         latest=latest,
     )
     frozen = state._replace(failed=jnp.where(state.failed == HEALTHY, round, state.failed))

@@ -16,8 +16,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange
 from fedpg.engines import traffic
+from fedpg.engines.events import EventLog
 from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
+from fedpg.envs.host import Host
 from fedpg.problem import Problem
 
 AgentsOf = Callable[[jax.Array], Any]
@@ -25,6 +27,8 @@ AgentsOf = Callable[[jax.Array], Any]
 
 CPU_BUDGET = 2**23
 """Bytes that one chunk of seeds may work on per CPU core, about its cache: larger chunks measured up to half as fast."""
+HOST_BUDGET = 2**32
+"""Bytes that one chunk of seeds may work on when environments are stepped in Python: as many lanes as possible at once."""
 WORKING_COPIES = 16
 """How many times a sample's own size its rollout and gradients take, roughly."""
 
@@ -53,6 +57,17 @@ def chunk_size(seeds: int, most: int, devices: int) -> int:
     return min(sizes, key=lambda size: (-(-seeds // size) * (size + 0.5), -size))  # a call costs about half a seed
 
 
+def make_agents(agents_of: AgentsOf, prepare: Callable[[Any], Any] | None, root: int, seeds: int, device: jax.Device) -> Any:
+    """The agents of all seeds, as NumPy arrays with axes (seeds, N, ...)."""
+
+    def of_seed(seed: jax.Array) -> Any:
+        return agents_of(agent_key(root, seed, 0, 0, Purpose.AGENTS))
+
+    drawn = jax.jit(jax.vmap(of_seed), compiler_options=COMPILER_OPTIONS.get(device.platform))
+    agents = jax.tree.map(np.asarray, drawn(jax.device_put(np.arange(seeds), device)))
+    return jax.tree.map(np.asarray, prepare(agents)) if prepare else agents
+
+
 class Simulator:
     """Runs one algorithm on many seeds at once.
 
@@ -62,18 +77,32 @@ class Simulator:
         problem: what is learned and how it is evaluated.
         algorithm: how.
         agents_of: makes the agents of one seed from a key.
+        prepare: what is done to all agents on the host, once; see `World`.
+        host: steps the environments in Python, if they cannot be traced. The program then runs on one CPU device, where
+            calling out of it is cheapest.
         root: the run's `--seed`.
         seeds: how many seeds, numbered from 0.
         chunk: the most seeds in one call; by default what fits in memory.
     """
 
     def __init__(
-        self, problem: Problem, algorithm: Algorithm, agents_of: AgentsOf, *, root: int = 0, seeds: int = 1, chunk: int | None = None
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        agents_of: AgentsOf,
+        *,
+        prepare: Callable[[Any], Any] | None = None,
+        host: Host | None = None,
+        root: int = 0,
+        seeds: int = 1,
+        chunk: int | None = None,
     ) -> None:
-        self._problem, self._algorithm, self._agents_of, self._root = problem, algorithm, agents_of, root
+        self._problem, self._algorithm, self._root, self._host = problem, algorithm, root, host
         self.seeds = seeds
-        devices = jax.devices()[: min(len(jax.devices()), seeds)]
-        self.chunk = chunk_size(seeds, chunk or memory_budget(devices[0]) * len(devices) // self._seed_bytes(), len(devices))
+        devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), seeds)]
+        agents = make_agents(agents_of, prepare, root, seeds, devices[0])
+        budget = HOST_BUDGET if host else memory_budget(devices[0]) * len(devices)
+        self.chunk = chunk_size(seeds, chunk or budget // self._seed_bytes(agents), len(devices))
         ids = np.minimum(np.arange(-(-seeds // self.chunk) * self.chunk), seeds - 1)  # the last chunk is filled up with copies
         mesh, by_seed, same = Mesh(np.array(devices), ("seeds",)), PartitionSpec("seeds"), PartitionSpec()
 
@@ -85,7 +114,6 @@ class Simulator:
             return jax.jit(function, compiler_options=options)
 
         self._programs = {
-            "agents": program(jax.vmap(self._make_agents), (by_seed,)),
             "start": program(jax.vmap(self._start_seed), (by_seed, by_seed)),
             "advance": program(jax.vmap(self._advance_seed, (0, 0, 0, None, None)), (by_seed, by_seed, by_seed, same, same)),
             "evaluate": program(jax.vmap(self._evaluate_seed, (0, 0, 0, None)), (by_seed, by_seed, by_seed, same)),
@@ -93,25 +121,23 @@ class Simulator:
         # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
         self._placement = NamedSharding(mesh, by_seed) if len(devices) > 1 else SingleDeviceSharding(devices[0])
         self._ids = [jax.device_put(part, self._placement) for part in ids.reshape(-1, self.chunk)]
-        self._agents = [self._programs["agents"](part) for part in self._ids]
+        self._agents = [jax.device_put(trees.take(agents, part), self._placement) for part in ids.reshape(-1, self.chunk)]
         self.traffic = traffic.measure(problem, algorithm, trees.take(self._agents[0], 0))
         self._states: list[SeedState] = []
+        self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
 
-    def _seed_bytes(self) -> int:
-        """About how much memory one seed takes while it runs."""
+    def _seed_bytes(self, agents: Any) -> int:
+        """About how much memory one seed takes while it runs; `agents` are those of all seeds."""
 
-        def one_sample(key: jax.Array) -> Any:
-            problem, agents = self._problem, self._agents_of(key)
-            return problem.sample(key, problem.init_params(key), trees.take(agents, 0), problem.init_memory())[0], agents
+        def one_sample(key: jax.Array, agents: Any) -> Any:
+            problem, agent = self._problem, trees.take(trees.take(agents, 0), 0)
+            return problem.sample(key, problem.init_params(key), agent, problem.init_memory())[0]
 
-        sample, agents = jax.eval_shape(one_sample, jax.random.key(0))
-        count = jax.tree.leaves(agents)[0].shape[0]
+        sample = jax.eval_shape(one_sample, jax.random.key(0), agents)
+        count = jax.tree.leaves(agents)[0].shape[1]
         return WORKING_COPIES * count * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(sample))
 
     # -- one seed, traced ------------------------------------------------------------------------------------------
-
-    def _make_agents(self, seed: jax.Array) -> Any:
-        return self._agents_of(agent_key(self._root, seed, 0, 0, Purpose.AGENTS))
 
     def _round(self, exchange: Exchange, purpose: Purpose, seed: Any, round: Any, state: SeedState, members: Any) -> SeedState:
         count = jax.tree.leaves(members)[0].shape[0]
@@ -123,8 +149,8 @@ class Simulator:
     def _start_seed(self, seed: jax.Array, agents: Any) -> SeedState:
         members = participants(self._algorithm, agents)
         state = start(self._problem, self._algorithm, self._root, seed, jax.tree.leaves(members)[0].shape[0])
-        if self._algorithm.warmup is not None:
-            state = self._round(self._algorithm.warmup, Purpose.WARMUP, seed, 0, state, members)
+        for number, exchange in enumerate(self._algorithm.warmup):
+            state = self._round(exchange, Purpose.WARMUP, seed, number, state, members)
         return state
 
     def _advance_seed(self, seed: jax.Array, state: SeedState, agents: Any, first: jax.Array, count: jax.Array) -> SeedState:
@@ -159,17 +185,23 @@ class Simulator:
         """Round 0: initial params, and u_0 where the algorithm has one."""
         self._states = [self._programs["start"](ids, agents) for ids, agents in zip(self._ids, self._agents, strict=True)]
         jax.block_until_ready(self._states)
+        self.log.collect(0, "warm-up")
 
     def advance(self, first: int, count: int) -> None:
         """Runs rounds first .. first+count-1 on every seed."""
-        rows = zip(self._ids, self._states, self._agents, strict=True)
-        self._states = [self._programs["advance"](*row, first, count) for row in rows]
-        jax.block_until_ready(self._states)
+        # With a host one round at a time, so that what goes wrong there is known by its round.
+        for begin, rounds in [(r, 1) for r in range(first, first + count)] if self._host else [(first, count)]:
+            rows = zip(self._ids, self._states, self._agents, strict=True)
+            self._states = [self._programs["advance"](*row, begin, rounds) for row in rows]
+            jax.block_until_ready(self._states)
+            self.log.collect(begin, "training")
 
     def evaluate(self, round: int) -> Scores:
         """Scores of every seed as NumPy arrays, leading axis seeds."""
         rows = zip(self._ids, self._states, self._agents, strict=True)
-        return self._gather([self._programs["evaluate"](*row, round) for row in rows])
+        found = self._gather([self._programs["evaluate"](*row, round) for row in rows])
+        self.log.collect(round, "evaluation")
+        return found
 
     def state(self) -> SeedState:
         """The state of every seed as NumPy arrays, leading axis seeds."""
@@ -184,8 +216,8 @@ class Simulator:
 
     def reset_info(self) -> None:
         """Forgets what was counted since the last evaluation."""
-        zero = jax.device_put(trees.broadcast((no_info(), jnp.zeros((), int)), self.chunk), self._placement)
-        self._states = [state._replace(info=zero[0], refused=zero[1]) for state in self._states]
+        zero = jax.device_put(trees.broadcast(no_info(), self.chunk), self._placement)
+        self._states = [state._replace(info=zero, refused=jnp.zeros_like(state.refused)) for state in self._states]
 
     def _gather(self, parts: list) -> Any:
         return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs])[: self.seeds], *parts)

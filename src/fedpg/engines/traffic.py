@@ -44,10 +44,10 @@ def measure(problem: Problem, algorithm: Algorithm, agents: Any, shapes_of: Call
         agent = trees.take(participants(algorithm, agents), 0)
         server, agent_state = algorithm.init(problem.init_params(key))
         message = algorithm.local_update(key, server.shared, agent_state, agent)[0]
-        first = algorithm.warmup.local_update(key, server.shared, agent_state, agent)[0] if algorithm.warmup else ()
+        first = [exchange.local_update(key, server.shared, agent_state, agent)[0] for exchange in algorithm.warmup]
         return server.shared, message, first
 
     shared, message, first = shapes_of(one_of_each, jax.random.key(0), agents)
     count = jax.tree.leaves(agents)[0].shape[0]
     up, down, start = count * trees.size(message), count * trees.size(shared), count * trees.size(first)
-    return Traffic(start, down if algorithm.warmup else 0, up, down, 0)
+    return Traffic(start, len(algorithm.warmup) * down, up, down, 0)

@@ -62,12 +62,11 @@ def family(name: str) -> Family:
     return FAMILIES[choose("env", name, FAMILIES)]
 
 
-def read_options(name: str, given: dict[str, Any]) -> Any:
-    """The options dataclass of family `name`, with `given` values checked for name and type.
+def read_options(name: str, kind: type, given: dict[str, Any]) -> Any:
+    """The options dataclass `kind` of environment `name`, with `given` values checked for name and type.
 
     A list where one number is meant is taken as one value per agent; if those differ, the agents' spaces would differ.
     """
-    kind = family(name).options
     hints = typing.get_type_hints(kind)
     fields = [f.name for f in dataclasses.fields(kind)]
     values = {}

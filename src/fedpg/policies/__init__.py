@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedpg.envs.base import Box, Discrete, Environment
+from fedpg.envs.host import HostEnvironment
 from fedpg.errors import choose, require
 from fedpg.policies.base import Policy, custom
 from fedpg.policies.mlp import categorical, gaussian
+from fedpg.policies.normalised import normalised as normalise
 from fedpg.policies.tabular import direct, softmax
 
 POLICIES: dict[str, Callable[[Environment], Policy]] = {
@@ -18,8 +20,8 @@ POLICIES: dict[str, Callable[[Environment], Policy]] = {
 }
 
 
-def make(name: str, environment: Environment) -> Policy:
-    """The policy called `name` for `environment`; "auto" takes the natural one for its spaces."""
+def make(name: str, environment: Environment | HostEnvironment, normalised: bool = False) -> Policy:
+    """The policy called `name` for `environment`, on normalised observations or not; "auto" takes the natural one."""
     finite = isinstance(environment.observation_space, Discrete)
     continuous = isinstance(environment.action_space, Box)
     if name == "auto":
@@ -28,7 +30,11 @@ def make(name: str, environment: Environment) -> Policy:
     table = name in ("softmax", "direct")
     require(finite or not table, f"policy {name!r} is a table over states, and those of {environment.name} cannot be listed: use 'auto'")
     require(continuous == (name == "gaussian"), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
-    return POLICIES[name](environment)
+    made = POLICIES[name](environment)
+    if not normalised:
+        return made
+    require(not finite, f"the states of {environment.name} are names, not numbers: they cannot be normalised, use 'off'")
+    return normalise(made, environment.observation_space.shape)
 
 
 __all__ = ["POLICIES", "Policy", "categorical", "custom", "direct", "gaussian", "make", "softmax"]

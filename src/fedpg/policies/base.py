@@ -28,6 +28,7 @@ class Policy(NamedTuple):
         draw: (key, n) -> the randomness of n actions, leading axis n. The default splits the key, so that `act`
             is then simply `sample(key, params, observation)`.
         project: params -> the nearest allowed params; called after every update.
+        free: a direction -> the same with zeros where gradients do not move the params.
     """
 
     init: Callable[[jax.Array], Params]
@@ -35,6 +36,7 @@ class Policy(NamedTuple):
     log_prob: Callable[[Params, jax.Array, jax.Array], jax.Array]
     draw: Callable[[jax.Array, int], Any] = jax.random.split
     project: Callable[[Params], Params] = lambda params: params
+    free: Callable[[Params], Params] = lambda direction: direction
 
     def sample(self, key: jax.Array, params: Params, observation: jax.Array) -> jax.Array:
         """One action with its own key."""

@@ -22,6 +22,7 @@ def _left_out(metavar: str, source: str = "from the preset") -> Any:
 
 PresetFloat = Annotated[float | None, _left_out("FLOAT")]
 PresetInt = Annotated[int | None, _left_out("INT")]
+PresetBool = Annotated[bool | None, _left_out("BOOL")]
 PresetStr = Annotated[str | None, _left_out("STR")]
 
 
@@ -30,7 +31,8 @@ class Config:
     """What one training run is. Values left out are filled in from the presets of the environment."""
 
     env: str = "cartpole"
-    """What the agents live in: cartpole, random-mdp, conflict."""
+    """What the agents live in: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any
+    Gymnasium environment); module:function or file.py:function (your own)."""
     algorithm: str = "fedsvrpg-m"
     """How they learn: fedsvrpg-m, fedhapg-m, pavg, heavy-ball, local-only, pooled."""
     agents: int = 5
@@ -59,8 +61,10 @@ class Config:
     """gamma."""
     baseline: PresetStr = None
     """What is subtracted from returns: none (the paper), time, linear, value."""
-    normalise: bool = False
-    """Standardise advantages over each batch (biased)."""
+    normalise_advantages: PresetBool = None
+    """Standardise advantages over each batch: True or False (biased)."""
+    normalise_observations: PresetStr = None
+    """off; fixed (one scale, found before round 0); running (moments travel with every message and the server merges them)."""
     weights: PresetStr = None
     """Importance weights: trajectory (the paper), prefix, truncated, self-normalised."""
     weight_cap: float = 2.0
@@ -75,6 +79,8 @@ class Config:
     """Rounds between evaluations, each a line of metrics.jsonl and a checkpoint."""
     eval_episodes: int = 32
     """Episodes per agent of an evaluation; finite MDPs are evaluated exactly instead."""
+    backend: str = "auto"
+    """What steps MuJoCo: batch (the real engine, on the CPU), mjx (in the compiled program, for GPUs), auto (the faster)."""
     engine: str = "simulator"
     """simulator (everything in one compiled program) or debug (plain Python, names the stage of an error)."""
 

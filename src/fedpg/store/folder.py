@@ -1,4 +1,7 @@
-"""A run folder: config.toml, manifest.json, metrics.jsonl, checkpoint/. Written so that a kill at any moment loses nothing."""
+"""A run folder: config.toml, manifest.json, metrics.jsonl, events.jsonl, checkpoint/.
+
+Written so that a kill at any moment loses nothing. events.jsonl is there only if something happened.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ class RunFolder:
         self.config = path / "config.toml"
         self.manifest = path / "manifest.json"
         self.metrics = path / "metrics.jsonl"
+        self.events = path / "events.jsonl"
         self.checkpoint = path / "checkpoint" / "state.safetensors"
 
     def require_empty(self) -> None:
@@ -74,28 +78,51 @@ class RunFolder:
 
     def append_row(self, row: dict[str, Any]) -> None:
         """Adds one line to metrics.jsonl."""
-        try:
-            with self.metrics.open("a") as file:
-                file.write(json.dumps(row, allow_nan=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UserError(f"cannot write {self.metrics}: {error.strerror}; make room, then --resume") from error
+        _append(self.metrics, row)
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """Adds one line to events.jsonl."""
+        _append(self.events, event)
 
     def rows(self) -> list[dict[str, Any]]:
         """The complete lines of metrics.jsonl; a line cut off by a crash is left out."""
-        if not self.metrics.exists():
-            return []
-        rows = []
-        for line in self.metrics.read_text().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return rows
+        return _read(self.metrics)
 
     def keep_rows(self, last_round: int) -> list[dict[str, Any]]:
         """Drops lines after `last_round` (written after the checkpoint that a resumed run starts from); returns the rest."""
         rows = [row for row in self.rows() if row["round"] <= last_round]
-        write_atomically(self.metrics, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
+        _write(self.metrics, rows)
         return rows
+
+    def keep_events(self, rounds_done: int) -> None:
+        """Drops events that a run resumed after `rounds_done` rounds will see again."""
+        if self.events.exists():
+            known = [event for event in _read(self.events) if event["round"] < rounds_done + (event["during"] == "evaluation")]
+            _write(self.events, known)
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    try:
+        with path.open("a") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}; make room, then --resume") from error
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a file; one cut off by a crash is left out."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())

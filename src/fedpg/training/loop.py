@@ -88,6 +88,7 @@ class _Loop:
         self.round, self.seconds, self.saved = 0, 0.0, 0.0
         self.costs = Costs(config.seeds)
         self.rows: list[dict[str, Any]] = []
+        self.last_event: str | None = None
 
     def run(self, resume: bool) -> Run:
         restored = self._restore() if resume else False
@@ -102,9 +103,11 @@ class _Loop:
     def _begin(self) -> None:
         manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.agents())})
         self.folder.keep_rows(-1)
+        self.folder.keep_events(-1)
         began = time.monotonic()
         self.engine.start()
         self.seconds = time.monotonic() - began
+        self._record_events()
         self._evaluate()
         self._save()
 
@@ -119,6 +122,10 @@ class _Loop:
             self.round, self.seconds = self.round + count, self.seconds + took
             pace = max(1, min(2 * pace, int(count * PACE / max(took, 1e-6))))
             self.progress.advanced(self.round)
+            self._record_events()
+            if self.engine.log.live:
+                pace = 1  # rounds in Python are long enough, and a round in which every environment failed can be done again
+                self._stop_if_all_failed()
             if self.round == boundary:
                 self._evaluate()
             if self.round == boundary or time.monotonic() - self.saved > SAVE_EVERY or stop.is_set():
@@ -126,8 +133,12 @@ class _Loop:
 
     def _evaluate(self) -> None:
         scores, state = self.engine.evaluate(self.round), self.engine.state()
-        # A reward that is not a number shows here even if no message carried it.
-        broken = (state.failed == HEALTHY) & ~np.isfinite(scores.total_return).all(1)
+        self._record_events()
+        # Rewards that are not numbers show here even if no message carried them.
+        broken = (state.failed == HEALTHY) & ~np.isfinite(scores.total_return).any(1)
+        if self.engine.log.live:
+            self._require_someone(not broken.all())
+            broken[:] = False  # environments in Python may work again in the next round
         state = state._replace(failed=np.where(broken, self.round, state.failed).astype(state.failed.dtype))
         self.costs.add(state)
         floats = self.engine.traffic.total(self.round, self.costs.env_steps)
@@ -141,6 +152,27 @@ class _Loop:
             self._save()
             reason = f"every seed failed (numbers that are not finite, first in round {state.failed.min()})"
             raise UserError(f"{reason}: try a smaller --local-lr or --heterogeneity; all is saved in {self.folder.path}")
+
+    def _stop_if_all_failed(self) -> None:
+        """Stops where every environment of every seed failed, saved such that --resume tries that round again."""
+        state, last = self.engine.state(), self.round - 1
+        if (state.failed != HEALTHY).all():
+            retried = np.where(state.failed == last, HEALTHY, state.failed).astype(state.failed.dtype)
+            self.engine.load(state._replace(failed=retried))
+            self.round = last
+            self._require_someone(False)
+
+    def _require_someone(self, left: bool) -> None:
+        if not left:
+            self._save()
+            reason = f"every agent failed in round {self.round} (the last was {self.last_event or 'a number that is not finite'})"
+            raise UserError(f"{reason}: mend it, then --resume; all is saved in {self.folder.path}")
+
+    def _record_events(self) -> None:
+        for event in self.engine.log.take():
+            self.folder.append_event(event)
+            self.last_event = f"seed {event['seed']}, agent {event['agent']}: {event['what']}"
+            self.progress.happened(event)
 
     def _save(self) -> None:
         arrays = {f"state.{k}": v for k, v in wire.flatten(self.engine.state()).items()}
@@ -158,6 +190,7 @@ class _Loop:
         vars(self.costs).update(part["costs"])
         self.round, self.seconds = about["round"], about["seconds"]
         self.rows = self.folder.keep_rows(self.round)
+        self.folder.keep_events(self.round)
         manifest.add_resume(self.folder.manifest, self.round)
         return True
 

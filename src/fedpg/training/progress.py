@@ -11,6 +11,9 @@ from rich.console import Console
 
 from fedpg.store.config import Config
 
+MOST_TOLD = 20
+"""Different mishaps shown on the screen; the rest is in events.jsonl only."""
+
 
 class Progress(Protocol):
     """Told by the loop what happens."""
@@ -18,6 +21,7 @@ class Progress(Protocol):
     def running(self, config: Config, round: int) -> contextlib.AbstractContextManager[None]: ...
     def advanced(self, round: int) -> None: ...
     def evaluated(self, row: dict[str, Any]) -> None: ...
+    def happened(self, event: dict[str, Any]) -> None: ...
 
 
 class Silent:
@@ -32,6 +36,9 @@ class Silent:
     def evaluated(self, row: dict[str, Any]) -> None:
         pass
 
+    def happened(self, event: dict[str, Any]) -> None:
+        pass
+
 
 class Bar:
     """A bar with the current return; without a terminal, one line per evaluation.
@@ -44,6 +51,7 @@ class Bar:
     def __init__(self, console: Console, label: str | None = None) -> None:
         self._console, self._label = console, label
         self._row: dict[str, Any] | None = None
+        self._told: set[tuple[int, str]] = set()
         self._bar: rich.progress.Progress | None = None
 
     @contextlib.contextmanager
@@ -73,6 +81,16 @@ class Bar:
             self._console.print(
                 f"{label}round {row['round']}: {self._result()}, {row['env_steps']:.3g} env steps", highlight=False, soft_wrap=True
             )
+
+    def happened(self, event: dict[str, Any]) -> None:
+        """Says what went wrong with an agent, once for each kind of thing."""
+        kind = (event["agent"], event["what"])
+        if kind not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(kind)
+            self._console.print(
+                f"round {event['round']}, {event['during']}: agent {event['agent']} left out: {event['what']} (events.jsonl has all)",
+                highlight=False, soft_wrap=True, markup=False,
+            )  # fmt: skip
 
     def _result(self) -> str:
         if self._row is None or self._row["return"] is None:

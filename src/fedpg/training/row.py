@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Costs:
         """Adds what `state` counted since the last evaluation."""
         self.env_steps += state.info.usage.env_steps
         self.trajectories += state.info.usage.trajectories
-        self.refused += state.refused
+        self.refused += state.refused.sum(1)
 
 
 def make_row(
@@ -44,11 +45,12 @@ def make_row(
         floats: numbers sent up and down since round 0 by the whole federation, (seeds,) each.
     """
     usage, weights = state.info.usage, state.info.weights
+    returns, objectives = (np.where(np.isfinite(x), x, np.nan) for x in (scores.total_return, scores.objective))
     with np.errstate(divide="ignore", invalid="ignore"):
         per_seed = {
-            "return": scores.total_return.mean(1),
-            "return_worst": scores.total_return.min(1),
-            "objective": scores.objective.mean(1),
+            "return": np.array([known(np.mean, row) for row in returns]),
+            "return_worst": np.array([known(np.min, row) for row in returns]),
+            "objective": np.array([known(np.mean, row) for row in objectives]),
             "train_return": usage.total_return / usage.trajectories,
             "weight_mean": weights.total / weights.count,
             "weight_max": np.where(weights.count > 0, weights.largest, np.nan),
@@ -66,12 +68,19 @@ def make_row(
         row[name] = float(values.mean())
         row[f"{name}_per_seed"] = [int(v) for v in values]
     for name, values in per_seed.items():
-        row[name] = short(np.mean(values[healthy])) if healthy.any() else None
+        row[name] = short(known(np.mean, values[healthy]))
         row[f"{name}_per_seed"] = [short(v) if fine else None for v, fine in zip(values, healthy, strict=True)]
-    row["return_per_agent"] = [short(v) for v in scores.total_return[healthy].mean(0)] if healthy.any() else None
+    row["return_per_agent"] = [short(known(np.mean, row)) for row in returns[healthy].T]
+    row["refused_per_agent"] = [int(v) for v in state.refused.sum(0)]
     row["refused_messages"] = int(costs.refused.sum())
     row["failed_seeds"] = {str(seed): int(state.failed[seed]) for seed in np.flatnonzero(~healthy)}
     return row
+
+
+def known(function: Callable[[np.ndarray], Any], values: np.ndarray) -> Any:
+    """`function` of the values that are not NaN (an agent whose environment failed has none); NaN if there are none."""
+    there = values[~np.isnan(values)]
+    return function(there) if there.size else np.nan
 
 
 def round_to_ms(seconds: float) -> float:

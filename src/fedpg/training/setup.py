@@ -10,12 +10,18 @@ import math
 import tomllib
 from typing import Any, Protocol
 
-from fedpg import envs, policies
-from fedpg.algorithms import ALGORITHMS
+import jax
+
+from fedpg import policies
+from fedpg.algorithms import ALGORITHMS, observations
+from fedpg.algorithms.pooled import pool
 from fedpg.engines.debug import Debug
+from fedpg.engines.events import EventLog
 from fedpg.engines.round import Scores, SeedState
 from fedpg.engines.simulator import Simulator
 from fedpg.engines.traffic import Traffic
+from fedpg.envs import worlds
+from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, choose, require
 from fedpg.gradients import baselines, importance
 from fedpg.problem import policy_gradient
@@ -31,6 +37,7 @@ class Engine(Protocol):
 
     seeds: int
     traffic: Traffic
+    log: EventLog
 
     def agents(self) -> Any: ...
     def template(self) -> SeedState: ...
@@ -54,7 +61,7 @@ def _accepts(config: Config, name: str) -> bool:
 
 def resolve(config: Config) -> Config:
     """Checks a configuration and fills in every value that was left out; the result reruns exactly the same run."""
-    choose("env", config.env, envs.FAMILIES)
+    worlds.check_name(config.env)
     choose("algorithm", config.algorithm, ALGORITHMS)
     choose("engine", config.engine, ENGINES)
     for name in ("agents", "rounds", "local_steps", "seeds", "eval_every", "eval_episodes"):
@@ -70,9 +77,11 @@ def resolve(config: Config) -> Config:
     filled = {k.replace("-", "_"): v for k, v in tuned.items() if getattr(config, k.replace("-", "_")) is None}
     if not _accepts(config, "beta"):
         filled["beta"] = None
-    family = envs.family(config.env)
     if config.heterogeneity is None:
-        filled["heterogeneity"] = family.heterogeneity
+        filled["heterogeneity"] = worlds.default_heterogeneity(config.env)
+    config = dataclasses.replace(config, **filled)
+    lanes = config.agents * config.batch * config.seeds
+    filled = {"backend": worlds.choose_backend(config.env, config.backend, lanes, jax.default_backend())}
     config = dataclasses.replace(config, **filled)
     if config.global_lr is None and _accepts(config, "global_lr"):
         config = dataclasses.replace(config, global_lr=config.local_lr * config.local_steps)
@@ -91,6 +100,7 @@ def _check_numbers(config: Config) -> None:
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     choose("baseline", config.baseline, baselines.NAMES)
     choose("weights", config.weights, importance.KINDS)
+    choose("normalise-observations", config.normalise_observations, observations.MODES)
 
 
 def u0_batches(config: Config) -> int:
@@ -106,30 +116,32 @@ def u0_batches(config: Config) -> int:
 
 def build(config: Config) -> Engine:
     """The engine of a resolved configuration."""
-    family = envs.family(config.env)
-    options = envs.read_options(config.env, parse_options(config.env_option))
-    environment = family.environment(options)
+    options = parse_options(config.env_option)
+    world = worlds.make_world(config.env, config.agents, config.heterogeneity, options, config.backend)
+    environment = world.environment
+    watched = config.normalise_observations != "off"
     problem = policy_gradient(
         environment,
-        policies.make(config.policy, environment),
+        policies.make(config.policy, environment, normalised=watched),
         horizon=config.horizon,
         discount=config.discount,
         batch_size=config.batch,
         baseline=config.baseline,
-        normalise=config.normalise,
+        normalise_advantages=config.normalise_advantages,
         weights=config.weights,
         weight_cap=config.weight_cap,
         eval_episodes=config.eval_episodes,
+        watch_observations=watched,
     )
     known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
     factory = ALGORITHMS[config.algorithm]
     algorithm = factory(problem, **{k: known[k] for k in inspect.signature(factory).parameters if k in known})
-    agents_of = functools.partial(_agents, family=family, config=config, options=options)
+    seen_by = pool(problem, config.agents) if algorithm.pooled else problem
+    algorithm = observations.normalise(algorithm, seen_by, config.normalise_observations)
+    host = environment.host if isinstance(environment, HostEnvironment) else None
     try:
-        return ENGINES[config.engine](problem, algorithm, agents_of, root=config.seed, seeds=config.seeds)
+        return ENGINES[config.engine](
+            problem, algorithm, world.agents_of, prepare=world.prepare, host=host, root=config.seed, seeds=config.seeds
+        )
     except MemoryError as error:
         raise UserError("not enough memory for this run: fewer agents, a smaller batch or a shorter horizon would help") from error
-
-
-def _agents(key: Any, *, family: envs.Family, config: Config, options: Any) -> Any:
-    return family.agents(key, config.agents, config.heterogeneity, options)

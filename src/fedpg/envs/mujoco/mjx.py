@@ -1,0 +1,116 @@
+"""MuJoCo in JAX (MJX): pays on an accelerator with thousands of lanes; on a CPU use `batch`.
+
+Each agent's model is compiled by MuJoCo on the host, because MJX does not recompute derived constants. The numbers in which
+any two agents differ travel with the agent; all others are constants of the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from fedpg.envs.base import Environment, Step
+from fedpg.envs.mujoco import models
+from fedpg.envs.mujoco.options import Knobs
+from fedpg.envs.mujoco.tasks import Task, healthy, observation, reward, sound, start
+
+with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that it has found no Warp, which is not needed
+    from mujoco import mjx
+
+ITERATIONS = 4
+"""Most Newton steps of the contact solver per physics step; MuJoCo's own limit of 100 is four times slower on a GPU."""
+LS_ITERATIONS = 8
+"""Most steps of its line search."""
+
+
+class State(NamedTuple):
+    """All that a step needs of the one before it; MJX's own data would be copied whole at every step of a rollout.
+
+    Attributes:
+        qpos: positions, (nq,).
+        qvel: velocities, (nv,).
+        warmstart: the last acceleration, where the solver starts, (nv,).
+    """
+
+    qpos: jax.Array
+    qvel: jax.Array
+    warmstart: jax.Array
+
+
+class Agent(NamedTuple):
+    """One agent's constants.
+
+    Attributes:
+        leaves: the numbers of its model that are not every agent's, by their name in MJX's model; may be empty.
+        start_range: see `MujocoOptions`, as are the others.
+    """
+
+    leaves: dict[str, jax.Array]
+    start_range: jax.Array
+    action_offset: jax.Array
+    target_speed: jax.Array
+    direction: jax.Array
+
+
+def put(model: mujoco.MjModel) -> tuple[list[str], list[jax.Array], Any]:
+    """A model as MJX has it: its leaves' names, the leaves, and their structure."""
+    model = mjx.put_model(model)
+    model = model.replace(opt=model.opt.replace(iterations=ITERATIONS, ls_iterations=LS_ITERATIONS))
+    named, structure = jax.tree_util.tree_flatten_with_path(model)
+    return [jax.tree_util.keystr(path) for path, _ in named], [leaf for _, leaf in named], structure
+
+
+def environment(task: Task) -> Environment:
+    """The task in JAX; its agents' params are `Agent`s. Made in float64 if JAX is set to that, else in float32."""
+    nominal = models.build(task.name)
+    names, leaves, structure = put(nominal)
+    blank = mjx.make_data(jax.tree.unflatten(structure, leaves))
+
+    def reset(key: jax.Array, agent: Agent) -> tuple[State, jax.Array]:
+        noise = start(task, key, agent.start_range)
+        state = State(nominal.qpos0 + noise[: task.nq], noise[task.nq :], jnp.zeros(task.nv))
+        return state, observation(jnp, task, state.qpos, state.qvel)
+
+    def transition(noise: jax.Array, state: State, action: jax.Array, agent: Agent) -> Step:
+        del noise  # the dynamics are deterministic
+        model = jax.tree.unflatten(structure, [agent.leaves.get(name, leaf) for name, leaf in zip(names, leaves, strict=True)])
+        action = action + agent.action_offset
+
+        def substep(_: int, at: State) -> State:
+            data = mjx.step(model, blank.replace(qpos=at.qpos, qvel=at.qvel, qacc_warmstart=at.warmstart, ctrl=action))
+            return State(data.qpos, data.qvel, data.qacc_warmstart)
+
+        after = jax.lax.fori_loop(0, task.frame_skip, substep, state)
+        fine, lost = healthy(jnp, task, after.qpos, after.qvel), ~sound(jnp, after.qpos, after.qvel)
+        x_velocity = (after.qpos[0] - state.qpos[0]) / task.dt
+        paid = reward(jnp, task, x_velocity, action, fine, agent.target_speed, agent.direction)
+        # A simulation that failed ends where it was, with a reward that tells the engine to leave its agent out.
+        after = jax.tree.map(lambda new, old: jnp.where(lost, old, new), after, state)
+        seen = observation(jnp, task, after.qpos, after.qvel)
+        return Step(after, seen, jnp.where(lost, jnp.nan, paid), lost | ~fine, jnp.zeros((), bool))
+
+    return Environment(task.name, task.observation_space, task.action_space, reset, transition, lambda key, n: jnp.zeros(n))
+
+
+def prepare(task: Task, knobs: Knobs) -> Agent:
+    """Agents from their knobs, both with axes (seeds, N): compiles every model and stacks what differs."""
+    shape = np.shape(knobs.mass)
+    compiled = models.build_all(task, jax.tree.map(lambda x: np.asarray(x).reshape(-1), knobs))
+    once = {id(model): model for model in compiled}
+    place = {model_id: i for i, model_id in enumerate(once)}
+    each = [put(model) for model in once.values()]
+    which = np.array([place[id(model)] for model in compiled]).reshape(shape)
+    leaves = {}
+    for i, name in enumerate(each[0][0]):
+        values = np.stack([np.asarray(model[1][i]) for model in each])
+        if (values != values[:1]).any():
+            leaves[name] = jnp.asarray(values[which])
+    own = {name: jnp.asarray(getattr(knobs, name)) for name in Agent._fields if name != "leaves"}
+    return Agent(leaves, **own)

@@ -1,0 +1,145 @@
+"""Gymnasium's v5 tasks as numbers and a few formulas, each written once for both backends.
+
+The formulas take the array library as `xp` (NumPy in `batch`, jax.numpy in `mjx`) and work on the last axis of their
+arguments, with any leading axes. They follow Gymnasium 1.x, whose MuJoCo models (XML) are used where it is installed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.envs.base import Box
+
+Array = Any
+"""A NumPy or a JAX array."""
+Range = tuple[float, float]
+ANY: Range = (-math.inf, math.inf)
+LARGEST = 1e10
+"""MuJoCo's own limit (mjMAXVAL): a simulation whose state goes beyond it has failed."""
+
+
+class Task(NamedTuple):
+    """One of Gymnasium's tasks.
+
+    Attributes:
+        name: what `--env` calls it.
+        gymnasium: Gymnasium's own name for it.
+        xml: the model's file among Gymnasium's assets.
+        nq: number of positions.
+        nv: number of velocities.
+        nu: number of actuators.
+        timestep: seconds of one physics step.
+        frame_skip: physics steps per environment step.
+        control_cost: what a unit of squared action costs.
+        start_range: half-width of the start (Gymnasium: reset_noise_scale).
+        widest_start: `heterogeneity` widens no start beyond this, where episodes would begin fallen or in the ground.
+        speed: a brisk speed for it, m/s: what `target_speed` is spread around.
+        hidden: how many leading positions the policy does not see.
+        largest_velocity: observed velocities are clipped to +- this.
+        normal_start: start velocities are normal with standard deviation start_range, not uniform.
+        alive_reward: reward of a step that ends healthy; 0: the task never ends.
+        healthy_z: the second position must stay inside.
+        healthy_angle: the third position must stay inside.
+        healthy_state: every other position and velocity must stay inside.
+    """
+
+    name: str
+    gymnasium: str
+    xml: str
+    nq: int
+    nv: int
+    nu: int
+    timestep: float
+    frame_skip: int
+    control_cost: float
+    start_range: float
+    widest_start: float
+    speed: float
+    hidden: int = 1
+    largest_velocity: float = math.inf
+    normal_start: bool = False
+    alive_reward: float = 0.0
+    healthy_z: Range = ANY
+    healthy_angle: Range = ANY
+    healthy_state: Range = ANY
+
+    @property
+    def dt(self) -> float:
+        """Seconds per environment step."""
+        return self.timestep * self.frame_skip
+
+    @property
+    def observation_space(self) -> Box:
+        return Box((self.nq - self.hidden + self.nv,))
+
+    @property
+    def action_space(self) -> Box:
+        return Box((self.nu,), -1.0, 1.0)
+
+
+_LIST = (
+    Task("halfcheetah", "HalfCheetah-v5", "half_cheetah.xml", 9, 9, 6, 0.01, 5, 0.1, 0.1, 0.5, 2.0, normal_start=True),
+    Task(
+        "walker2d", "Walker2d-v5", "walker2d_v5.xml", 9, 9, 6, 0.002, 4, 1e-3, 5e-3, 0.3, 1.0, largest_velocity=10.0,
+        alive_reward=1.0, healthy_z=(0.8, 2.0), healthy_angle=(-1.0, 1.0),
+    ),
+    Task(
+        "hopper", "Hopper-v5", "hopper.xml", 6, 6, 3, 0.002, 4, 1e-3, 5e-3, 0.15, 1.0, largest_velocity=10.0,
+        alive_reward=1.0, healthy_z=(0.7, math.inf), healthy_angle=(-0.2, 0.2), healthy_state=(-100.0, 100.0),
+    ),
+    Task("swimmer", "Swimmer-v5", "swimmer.xml", 5, 5, 2, 0.01, 4, 1e-4, 0.1, 1.5, 0.1, hidden=2),
+)  # fmt: skip
+TASKS: dict[str, Task] = {task.name: task for task in _LIST}
+
+
+def start(task: Task, key: jax.Array, start_range: jax.Array) -> jax.Array:
+    """What is added to the model's own start, (nq + nv,): positions uniform in +-start_range, velocities too or normal."""
+    position_key, velocity_key = jax.random.split(key)
+    positions = jax.random.uniform(position_key, (task.nq,), minval=-1.0, maxval=1.0)
+    if task.normal_start:
+        velocities = jax.random.normal(velocity_key, (task.nv,))
+    else:
+        velocities = jax.random.uniform(velocity_key, (task.nv,), minval=-1.0, maxval=1.0)
+    return start_range * jnp.concatenate([positions, velocities])
+
+
+def observation(xp: Any, task: Task, qpos: Array, qvel: Array) -> Array:
+    """What the policy sees, (..., nq - hidden + nv)."""
+    if task.largest_velocity < math.inf:  # not xp.clip: NumPy's takes five times as long
+        qvel = xp.minimum(xp.maximum(qvel, -task.largest_velocity), task.largest_velocity)
+    return xp.concatenate([qpos[..., task.hidden :], qvel], -1)
+
+
+def healthy(xp: Any, task: Task, qpos: Array, qvel: Array) -> Array:
+    """Whether the episode goes on, (...)."""
+
+    def inside(values: Array, allowed: Range) -> Array:
+        return (allowed[0] < values) & (values < allowed[1])
+
+    if task.alive_reward == 0.0:
+        return xp.ones(qpos.shape[:-1], bool)
+    fine = inside(qpos[..., 1], task.healthy_z) & inside(qpos[..., 2], task.healthy_angle)
+    if task.healthy_state != ANY:
+        fine = fine & inside(xp.concatenate([qpos[..., 2:], qvel], -1), task.healthy_state).all(-1)
+    return fine
+
+
+def reward(xp: Any, task: Task, x_velocity: Array, action: Array, fine: Array, target_speed: Array | None, direction: Array) -> Array:
+    """Forward term + reward for being alive - control cost, (...).
+
+    The forward term is v = direction * x_velocity, or -|v - target_speed| where the target is finite; None: it is nowhere.
+    The cost is that of the action as given: MuJoCo clamps what the motors do, the task charges for what was asked.
+    """
+    forward = direction * x_velocity
+    if target_speed is not None:
+        forward = xp.where(xp.isinf(target_speed), forward, -xp.abs(forward - target_speed))
+    return forward + task.alive_reward * fine - task.control_cost * xp.square(action).sum(-1)
+
+
+def sound(xp: Any, qpos: Array, qvel: Array) -> Array:
+    """Whether a simulation's state is finite and within MuJoCo's limits, (...)."""
+    return (xp.abs(qpos) < LARGEST).all(-1) & (xp.abs(qvel) < LARGEST).all(-1)

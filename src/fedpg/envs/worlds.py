@@ -1,0 +1,69 @@
+"""Every environment by name, whatever runs it: what `--env` takes.
+
+    cartpole, random-mdp, conflict       traced, in the jitted program
+    halfcheetah, walker2d, hopper, ...   MuJoCo: the real engine on the CPU (batch), or in the jitted program (mjx)
+    gym:ID                               any Gymnasium environment, in Python
+    module:function, file.py:function    one's own, in Python or in JAX
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from fedpg.envs import mujoco, own
+from fedpg.envs.families import FAMILIES, family, read_options
+from fedpg.envs.gym import gym_world
+from fedpg.envs.host import World
+from fedpg.errors import choose, require
+
+NAMES = (*FAMILIES, *mujoco.TASKS)
+BACKENDS = ("auto", *mujoco.BACKENDS)
+MUJOCO_HETEROGENEITY = 0.5
+"""The default for MuJoCo tasks: start ranges within a factor 2^0.5 of the task's own."""
+MJX_LANES = 4096
+"""From this many lanes MJX on a GPU measured faster than MuJoCo on the cores beside it."""
+
+
+def check_name(name: str) -> str:
+    """`name` if it can be an environment's; those with a colon are looked for only when they are made."""
+    return name if ":" in name else choose("env", name, NAMES)
+
+
+def default_heterogeneity(name: str) -> float:
+    """What `--heterogeneity` is when it is left out."""
+    if name in FAMILIES:
+        return family(name).heterogeneity
+    return MUJOCO_HETEROGENEITY if name in mujoco.TASKS else 0.0
+
+
+def choose_backend(name: str, backend: str, lanes: int, device: str) -> str:
+    """`backend`, or for "auto" the one that measures faster for this many lanes on this kind of device ("cpu", "gpu")."""
+    choose("backend", backend, BACKENDS)
+    if name not in mujoco.TASKS:
+        require(backend == "auto", f"{name} has one backend only: leave out --backend")
+        return backend
+    faster = "mjx" if device == "gpu" and lanes >= MJX_LANES else "batch"
+    return faster if backend == "auto" else backend
+
+
+def make_world(name: str, agents: int, heterogeneity: float, options: dict[str, Any], backend: str) -> World:
+    """The environment called `name` and how its N agents are made.
+
+    Args:
+        name: what `--env` says.
+        agents: N.
+        heterogeneity: how much they differ.
+        options: what `--env-option` says, checked here.
+        backend: for MuJoCo, batch or mjx.
+    """
+    if name in FAMILIES:
+        kind = family(name)
+        values = read_options(name, kind.options, options)
+        return World(
+            kind.environment(values), functools.partial(kind.agents, agents=agents, heterogeneity=heterogeneity, options=values)
+        )
+    if name in mujoco.TASKS:
+        return mujoco.world(name, agents, heterogeneity, read_options(name, mujoco.MujocoOptions, options), backend)
+    require(heterogeneity == 0.0, f"{name} knows no --heterogeneity: give each agent its own --env-option values instead")
+    return (gym_world if name.startswith("gym:") else own.own_world)(name, agents, options)

@@ -1,0 +1,50 @@
+"""Means and variances of what was seen, as numbers that merge: what an agent may send instead of observations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Moments(NamedTuple):
+    """Attributes:
+    count: observations, ().
+    mean: of each entry, (D,).
+    squares: sum of squared distances from the mean, (D,).
+    """
+
+    count: jax.Array
+    mean: jax.Array
+    squares: jax.Array
+
+
+def nothing(size: int) -> Moments:
+    """The moments of no observation."""
+    return Moments(jnp.zeros(()), jnp.zeros(size), jnp.zeros(size))
+
+
+def observed(values: jax.Array, mask: jax.Array) -> Moments:
+    """The moments of the rows of `values` (n, D) where `mask` (n,) is 1."""
+    each = Moments(mask, jnp.where(mask[:, None] > 0, values, 0.0), jnp.zeros_like(values))
+    return merge(each)
+
+
+def merge(parts: Moments) -> Moments:
+    """The moments of everything behind `parts`, which have a leading axis (Chan, Golub and LeVeque, 1983).
+
+    >>> one, two = Moments(1.0, jnp.array([1.0]), jnp.zeros(1)), Moments(1.0, jnp.array([3.0]), jnp.zeros(1))
+    >>> merge(jax.tree.map(lambda *x: jnp.stack(jnp.asarray(x)), one, two)).squares
+    Array([2.], dtype=float32)
+    """
+    count = jnp.sum(parts.count)
+    share = (parts.count / jnp.maximum(count, 1.0))[:, None]
+    mean = jnp.sum(share * parts.mean, axis=0)
+    between = parts.count[:, None] * jnp.square(parts.mean - mean)
+    return Moments(count, mean, jnp.sum(parts.squares + between, axis=0))
+
+
+def variance(moments: Moments) -> jax.Array:
+    """Of each entry, (D,)."""
+    return moments.squares / jnp.maximum(moments.count, 1.0)
