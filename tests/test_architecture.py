@@ -14,7 +14,13 @@ LAYERS = [
     "errors", "trees", "draws", "moments", "envs", "policies", "gradients", "problem", "quadratic", "algorithms", "engines",
     "theory", "store", "training", "report", "experiments", "cli", "__main__",
 ]  # fmt: skip
-HEAVY = {"matplotlib": "report/figures.py", "gymnasium": None, "mujoco": None, "flwr": None, "torch": None}
+HEAVY = {
+    "matplotlib": ["report/figures.py"],
+    "gymnasium": ["envs/gym.py", "experiments/peers.py"],
+    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "experiments/peers.py"],
+    "flwr": [],
+    "torch": [],
+}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -39,7 +45,7 @@ def test_imports_go_down_only(path):
         if name.startswith("fedpg."):
             assert LAYERS.index(name.split(".")[1]) <= layer, f"{relative} imports {name}"
         extra = name.split(".")[0]
-        assert extra not in HEAVY or str(relative) == HEAVY[extra], f"{relative} imports {name}"
+        assert extra not in HEAVY or str(relative) in HEAVY[extra], f"{relative} imports {name}"
 
 
 def test_files_can_be_read_in_one_sitting():

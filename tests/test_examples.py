@@ -15,7 +15,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example(path, capsys):
     assert len(path.read_text().splitlines()) < 60
-    runpy.run_path(str(path))
+    runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
 

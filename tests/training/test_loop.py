@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -19,24 +15,9 @@ from fedpg.store import checkpoint
 from fedpg.store.config import Config
 from fedpg.training import loop
 from fedpg.training.loop import train
+from helpers.runs import assert_same_run, kill_and_compare, start, wait_for_rows
 
 SMALL = Config(env="random-mdp", agents=2, rounds=6, local_steps=2, horizon=5, seeds=3, eval_every=2)
-
-
-def without_seconds(rows):
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-
-
-def final_arrays(folder):
-    return checkpoint.read(folder / "checkpoint" / "state.safetensors")[0]
-
-
-def assert_same_run(one, other):
-    rows = [[json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] for folder in (one, other)]
-    assert without_seconds(rows[0]) == without_seconds(rows[1])
-    a, b = final_arrays(one), final_arrays(other)
-    assert a.keys() == b.keys()
-    assert all(np.array_equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -133,39 +114,15 @@ def test_if_every_seed_fails_it_stops_saved_with_the_reason(tmp_path, monkeypatc
 
 
 ARGUMENTS = ["--env", "random-mdp", "--agents", "3", "--rounds", "4000", "--local-steps", "4", "--horizon", "10", "--seeds", "4"]
-
-
-def start(out, *more):
-    command = [sys.executable, "-m", "fedpg", "train", *ARGUMENTS, "--eval-every", "100", "--out", str(out), *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
-
-
-def wait_for_rows(out, count, process):
-    metrics = out / "metrics.jsonl"
-    for _ in range(1200):
-        if metrics.exists() and metrics.read_text().count("\n") >= count:
-            return
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.05)
-    raise AssertionError("no rows after a minute")
+ARGUMENTS += ["--eval-every", "100"]
 
 
 def test_kill_nine_at_any_moment_then_resume_is_bit_for_bit(tmp_path):
-    whole = start(tmp_path / "whole")
-    assert whole.wait() == 0, whole.stderr.read()
-    moments = np.random.default_rng().uniform(0.0, 0.3, 2)
-    for rows, moment in zip((1, 8), moments, strict=True):
-        process = start(tmp_path / "killed", *(["--resume"] if rows > 1 else []))
-        wait_for_rows(tmp_path / "killed", rows, process)
-        time.sleep(moment)
-        process.kill()
-        process.wait()
-    assert start(tmp_path / "killed", "--resume").wait() == 0
-    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+    kill_and_compare(tmp_path, ARGUMENTS, rows=(1, 8))
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
-    process = start(tmp_path / "run", "--rounds", "100000")
+    process = start(tmp_path / "run", *ARGUMENTS, "--rounds", "100000")
     wait_for_rows(tmp_path / "run", 2, process)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)

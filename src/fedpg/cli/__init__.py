@@ -11,6 +11,7 @@ VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "demo": "five different CartPoles, one policy: a table and a picture",
     "theory": "the theorems' beta, step-sizes and B for given constants",
+    "bench": "speed on MuJoCo tasks, as ratios against named peers measured in the same run",
     "doctor": "what is installed, which devices there are, what is missing for what",
 }
 

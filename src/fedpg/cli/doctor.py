@@ -23,7 +23,8 @@ NEEDS = {
     "rich": ("the command line", None),
     "tyro": ("the command line", None),
     "matplotlib": ("pictures", "plot"),
-    "gymnasium": ("the tests against Gymnasium", "test"),
+    "gymnasium": ("gym:... environments", "gym"),
+    "mujoco": ("halfcheetah, walker2d, hopper, swimmer", "mujoco"),
     "pytest": ("the tests", "test"),
 }
 """Package -> (what needs it, the extra that brings it)."""

@@ -22,7 +22,7 @@ from fedpg.envs.python_session import Misbehaved, Part, PythonSession, one_line
 from fedpg.envs.spaces import View
 
 VECTOR_FROM = 8
-"""Fewer lanes than this are faster one by one (CartPole: 8 lanes 1.3 times slower, 32 lanes 3.6 times, 128 lanes 11 times)."""
+"""Fewest lanes of a vector environment. CartPole's is 0.5 times as fast as a loop with 1 lane, 1.2 with 8, 3.5 with 32, 11 with 128."""
 
 
 class Maker(NamedTuple):

@@ -1,9 +1,9 @@
 """Every environment by name, whatever runs it: what `--env` takes.
 
-    cartpole, random-mdp, conflict       traced, in the jitted program
-    halfcheetah, walker2d, hopper, ...   MuJoCo: the real engine on the CPU (batch), or in the jitted program (mjx)
-    gym:ID                               any Gymnasium environment, in Python
-    module:function, file.py:function    one's own, in Python or in JAX
+cartpole, random-mdp, conflict       traced, in the jitted program
+halfcheetah, walker2d, hopper, ...   MuJoCo: the real engine on the CPU (batch), or in the jitted program (mjx)
+gym:ID                               any Gymnasium environment, in Python
+module:function, file.py:function    one's own, in Python or in JAX
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ def make_world(name: str, agents: int, heterogeneity: float, options: dict[str, 
     if name in FAMILIES:
         kind = family(name)
         values = read_options(name, kind.options, options)
-        return World(
-            kind.environment(values), functools.partial(kind.agents, agents=agents, heterogeneity=heterogeneity, options=values)
-        )
+        return World(kind.environment(values), functools.partial(kind.agents, agents=agents, heterogeneity=heterogeneity, options=values))
     if name in mujoco.TASKS:
         return mujoco.world(name, agents, heterogeneity, read_options(name, mujoco.MujocoOptions, options), backend)
     require(heterogeneity == 0.0, f"{name} knows no --heterogeneity: give each agent its own --env-option values instead")

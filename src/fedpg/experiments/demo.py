@@ -48,7 +48,7 @@ def demo(options: DemoOptions, console: Console) -> Path:
         curves.append(curve(label, run.rows))
         costs.append(run.rows[-1])
 
-    table = Table(title=f"{options.rounds} rounds of {config.local_steps} local steps; mean over {options.seeds} seeds, 95 % interval")
+    table = Table(title=f"{options.rounds} rounds of {run.config.local_steps} local steps; mean over {options.seeds} seeds, 95 % interval")
     table.add_column("")
     for column in ("return of 100", "worst agent", "95 by", "floats/round"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import tomllib
@@ -43,9 +44,9 @@ class Config:
     """NAME=VALUE pairs for the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
     policy: str = "auto"
     """auto, softmax, direct (tables), categorical or gaussian (tanh networks)."""
-    rounds: int = 150
+    rounds: PresetInt = None
     """R, communication rounds."""
-    local_steps: int = 10
+    local_steps: PresetInt = None
     """K, updates of every agent in a round."""
     batch: PresetInt = None
     """Trajectories per local step (the paper: 1)."""
@@ -136,13 +137,18 @@ def to_toml(config: Config) -> str:
 
 
 def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """NAME=VALUE pairs as a dictionary; values are TOML, and bare words are strings."""
+    """NAME=VALUE pairs as a dictionary; values are TOML or JSON, and bare words are strings."""
     values = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         require(bool(equals and name.strip()), f"env-option {pair!r} must be NAME=VALUE")
-        try:
-            values[name.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            values[name.strip()] = text.strip()
+        values[name.strip()] = _parse_value(text)
     return values
+
+
+def _parse_value(text: str) -> Any:
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        return tomllib.loads(f"value = {text}")["value"]
+    with contextlib.suppress(json.JSONDecodeError):
+        return json.loads(text)
+    return text.strip()

@@ -64,7 +64,7 @@ def resolve(config: Config) -> Config:
     worlds.check_name(config.env)
     choose("algorithm", config.algorithm, ALGORITHMS)
     choose("engine", config.engine, ENGINES)
-    for name in ("agents", "rounds", "local_steps", "seeds", "eval_every", "eval_episodes"):
+    for name in ("agents", "seeds", "eval_every", "eval_episodes"):
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0 <= config.seed < 2**31, f"seed must be from 0 to 2147483647, not {config.seed}")
     for name in ("beta", "global_lr"):
@@ -90,14 +90,14 @@ def resolve(config: Config) -> Config:
 
 
 def _check_numbers(config: Config) -> None:
+    for name in ("rounds", "local_steps", "horizon", "batch"):
+        require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0.0 <= config.heterogeneity < math.inf, f"heterogeneity must be 0 or more and finite, not {config.heterogeneity}")
     require(config.beta is None or 0.0 < config.beta <= 1.0, f"beta must be in (0, 1], not {config.beta}")
     for name in ("local_lr", "global_lr"):
         value = getattr(config, name)
         require(value is None or 0.0 < value < math.inf, f"{flag(name)} must be positive and finite, not {value}")
     require(0.0 < config.discount <= 1.0, f"discount must be in (0, 1], not {config.discount}")
-    for name in ("horizon", "batch"):
-        require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     choose("baseline", config.baseline, baselines.NAMES)
     choose("weights", config.weights, importance.KINDS)
     choose("normalise-observations", config.normalise_observations, observations.MODES)

@@ -1,69 +1,21 @@
-"""MuJoCo itself, on the CPU's cores: every lane of a session is stepped by one call of `mujoco.batch`.
+"""MuJoCo itself, on the CPU's cores: every lane of a session is stepped by one call.
 
 Numbers are float64 and equal Gymnasium's, step by step. Lanes that have ended are not stepped.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from typing import NamedTuple
 
-import mujoco
 import numpy as np
-from mujoco.batch import Batch, SimulationError
 
 from fedpg.envs.host import Event, Stepped
 from fedpg.envs.mujoco import models
+from fedpg.envs.mujoco.fleet import Failure, Fleet
 from fedpg.envs.mujoco.options import Knobs
-from fedpg.envs.mujoco.tasks import LARGEST, Task, healthy, observation, reward, sound
-
-NO_STAGE = int(mujoco.mjtStage.mjSTAGE_NONE)
-
-
-class Fleet:
-    """A `Batch` of L simulations with views of what is written and read at every step.
-
-    Attributes:
-        qpos: positions, (L, nq).
-        qvel: velocities, (L, nv).
-        state: time, positions and velocities, (L, 1 + nq + nv).
-        ctrl: what the motors are told, (L, nu); MuJoCo clamps it.
-        warnings: how often MuJoCo warned of each kind of trouble since the reset, (L, kinds).
-        index: whose model each lane runs on, (L,); None: nobody's yet.
-    """
-
-    def __init__(self, model: mujoco.MjModel, lanes: int) -> None:
-        self.batch = Batch(model, lanes, min(lanes, len(os.sched_getaffinity(0))))
-        self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
-        self.state = self.batch.state[:, : model.nq + model.nv + 1]
-        self.warnings = self.batch.warning[:, :, 1]
-        self.index: np.ndarray | None = None
-
-    def failed(self, call: Callable[[], None]) -> tuple[np.ndarray, dict[int, str]] | None:
-        """Makes a call on the batch; None if all went well, else who failed, (L,), and what MuJoCo's errors were by lane.
-
-        A lane that MuJoCo warned about has left what it can simulate: it was put back to its rest, or lost contacts.
-        """
-        errors = {}
-        try:
-            call()
-        except SimulationError as error:
-            errors = {int(lane): self.batch.error(int(lane)) for lane in error.ids}
-        if not errors and not self.warnings.any():
-            return None
-        failed = self.warnings.any(1)
-        failed[list(errors)] = True
-        return failed, errors
-
-    def reason(self, lane: int) -> str:
-        """What MuJoCo last warned about in a lane, one line."""
-        kinds = np.flatnonzero(self.warnings[lane])
-        if len(kinds) == 0:
-            return "numbers that are not finite"
-        return mujoco.mju_warningText(int(kinds[0]), int(self.batch.warning[lane, kinds[0], 0])).strip()
+from fedpg.envs.mujoco.tasks import Task, healthy, observation, reward
 
 
 class Constants(NamedTuple):
@@ -78,10 +30,9 @@ class BatchHost:
     """Steps the agents of one task. See `fedpg.envs.host.Host`."""
 
     def __init__(self, task: Task) -> None:
-        models.quiet()
         self.task = task
         self.events: list[Event] = []
-        self._models: list[mujoco.MjModel] = []
+        self._models: list = []
         self._constants = Constants(*np.zeros((3, 0)))
         self._one_model = True
         # Making a fleet costs as much as resetting it: fleets wait here, by size, for the next session.
@@ -101,15 +52,14 @@ class BatchHost:
         with self._lock:
             idle = self._idle[len(index)]
             fleet = idle.pop() if idle else Fleet(self._models[0], len(index))
-        if not self._one_model and not np.array_equal(fleet.index, index):
-            fleet.batch.set_models([self._models[i] for i in index])
-            fleet.index = index
+        if not self._one_model:
+            fleet.use(self._models, index)
         return BatchSession(self, fleet, index, np.asarray(start, np.float64), Constants(*(x[index] for x in self._constants)))
 
     def give_back(self, fleet: Fleet) -> None:
         """Keeps a fleet for the next session."""
         with self._lock:
-            self._idle[fleet.batch.nsim].append(fleet)
+            self._idle[len(fleet)].append(fleet)
 
 
 class BatchSession:
@@ -121,14 +71,11 @@ class BatchSession:
         self._target = None if np.isinf(constants.target_speed).all() else constants.target_speed
         self._direction = constants.direction
         self._nobody = np.zeros(len(index), bool)
+        self._nobody.flags.writeable = False  # it is handed out
         self._alive, self._ids = ~self._nobody, None  # ids: the lanes to step; None: all
         self._told: set[int] = set()
-        fleet.batch.reset(stage=NO_STAGE)
-        fleet.qpos += start[:, : self._task.nq]
-        fleet.qvel += start[:, self._task.nq :]
-        failed = fleet.failed(fleet.batch.forward)
         # A lane that cannot start where it should stands at rest until its first step, and ends there.
-        self._doomed = self._nobody if failed is None else self._tell(*failed)
+        self._doomed = self._failed(fleet.start(start))
         self.observation = observation(np, self._task, fleet.qpos, fleet.qvel)
 
     def step(self, action: np.ndarray) -> Stepped:
@@ -136,15 +83,12 @@ class BatchSession:
         task, fleet = self._task, self._fleet
         action, lost = self._allowed(action)
         before = fleet.qpos[:, 0].copy()
-        fleet.ctrl[:] = action
-        failed = fleet.failed(lambda: fleet.batch.step(self._ids, task.frame_skip))
+        failure = fleet.step(action, self._ids, task.frame_skip)
         seen, fine = observation(np, task, fleet.qpos, fleet.qvel), healthy(np, task, fleet.qpos, fleet.qvel)
         paid = reward(np, task, (fleet.qpos[:, 0] - before) / task.dt, action, fine, self._target, self._direction)
-        if failed is None and not np.abs(fleet.state).max() < LARGEST:  # also if any is NaN
-            failed = ~sound(np, fleet.qpos, fleet.qvel), {}
-        if failed is not None:
-            lost = lost | self._tell(*failed)
-        if self._ids is None and lost is self._nobody and fine.all():
+        if failure is not None:
+            lost = lost | self._failed(failure)
+        if self._ids is None and lost is self._nobody and fine.all():  # the usual case, kept short
             self.observation = seen
             return Stepped(seen, paid, self._nobody, self._nobody)
         return self._end(seen, paid, fine, lost)
@@ -163,14 +107,16 @@ class BatchSession:
             action, lost = np.where(finite[:, None], action, 0.0), lost | (self._alive & ~finite)
         return action, lost
 
-    def _tell(self, failed: np.ndarray, errors: dict[int, str]) -> np.ndarray:
-        """Notes why living lanes failed, once per environment; returns those lanes, (L,)."""
-        failed = failed & self._alive
-        for lane in np.flatnonzero(failed):
+    def _failed(self, failure: Failure | None) -> np.ndarray:
+        """The living lanes that failed, (L,). Notes why, once per environment."""
+        if failure is None:
+            return self._nobody
+        failed = failure.lanes & self._alive
+        for lane in np.flatnonzero(failed).tolist():
             index = int(self._index[lane])
             if index not in self._told:
                 self._told.add(index)
-                why = errors.get(int(lane)) or self._fleet.reason(int(lane))
+                why = failure.errors.get(lane) or self._fleet.warning(lane)
                 self._host.events.append(Event(index, f"{self._task.name} became unstable: {why}"))
         return failed
 
@@ -185,4 +131,5 @@ class BatchSession:
         return Stepped(seen, paid, ended, self._nobody)
 
     def close(self) -> None:
+        """Gives the simulations back; the session must not be stepped after."""
         self._host.give_back(self._fleet)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import warnings
 from pathlib import Path
 
@@ -16,6 +17,10 @@ import numpy as np
 
 from fedpg.envs.mujoco.options import Knobs
 from fedpg.envs.mujoco.tasks import TASKS, Task
+from fedpg.errors import UserError, require
+
+FACTORS = ("gravity", "mass", "friction", "limb_length", "gain")
+"""The knobs that change a model."""
 
 
 def quiet() -> None:
@@ -55,7 +60,8 @@ def build(
     With every factor 1 it is Gymnasium's, number for number. Textures are for rendering only and take 97% of a model's
     memory, so they are left blank unless asked for.
     """
-    spec = _parse(task)
+    require(all(0.0 < x < math.inf for x in (gravity, mass, friction, limb_length, gain)), "factors must be positive and finite")
+    spec = mujoco.MjSpec.from_file(str(asset(TASKS[task].xml)))
     spec.option.gravity = spec.option.gravity * gravity
     for geom in spec.geoms:  # a contact has the larger friction of its two geoms: the ground's is scaled as well
         geom.friction[0] *= friction
@@ -76,12 +82,19 @@ def build(
 
 def build_all(task: Task, knobs: Knobs) -> list[mujoco.MjModel]:
     """The models of environments whose knobs, (environments,) each, are given."""
-    factors = np.stack([getattr(knobs, name) for name in ("gravity", "mass", "friction", "limb_length", "gain")], 1)
-    return [build(task.name, *row) for row in factors.astype(float).tolist()]
+    quiet()
+    factors = np.stack([getattr(knobs, name) for name in FACTORS], 1).astype(float).tolist()
+    return [_build_or_say(task, row) for row in factors]
 
 
-def _parse(task: str) -> mujoco.MjSpec:
-    return mujoco.MjSpec.from_file(str(asset(TASKS[task].xml)))
+def _build_or_say(task: Task, factors: list[float]) -> mujoco.MjModel:
+    try:
+        return build(task.name, *factors)
+    except (ValueError, mujoco.FatalError) as error:
+        given = ", ".join(f"{name} {value:g}" for name, value in zip(FACTORS, factors, strict=True))
+        raise UserError(
+            f"MuJoCo cannot make a {task.name} with {given}: {' '.join(str(error).split())}; less heterogeneity may help"
+        ) from error
 
 
 def _compile(spec: mujoco.MjSpec) -> mujoco.MjModel:

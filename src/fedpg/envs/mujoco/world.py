@@ -35,8 +35,8 @@ def world(task_name: str, agents: int, heterogeneity: float, options: MujocoOpti
     make = _batch if backend == "batch" else _mjx
     try:
         environment, prepare = make(task)
-    except ImportError:
-        raise UserError(f"{task.name} needs MuJoCo: pip install 'fedpg[mujoco]'") from None
+    except ImportError as error:
+        raise UserError(f"{task.name} needs MuJoCo: pip install 'fedpg[mujoco]'") from error
     return World(environment, functools.partial(_agents_of, agents, heterogeneity, options, task), prepare)
 
 

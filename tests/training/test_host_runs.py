@@ -1,0 +1,98 @@
+"""Whole runs with environments in Python: killed and resumed, and with environments that fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedpg.errors import UserError
+from fedpg.store.config import Config
+from fedpg.training.loop import train
+from fedpg.training.progress import Silent
+from helpers.runs import assert_same_run, kill_and_compare
+
+ROOT = Path(__file__).parents[2]
+SHORT = ["--rounds", "8", "--local-steps", "2", "--batch", "2", "--eval-every", "1", "--eval-episodes", "2", "--agents", "2"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--env", "gym:LunarLander-v3", "--horizon", "60", *SHORT, "--env-option", "gravity=[-10.0,-6.0]"],
+        ["--env", "gym:Pendulum-v1", "--horizon", "40", *SHORT, "--normalise-observations", "running"],
+        [
+            "--config",
+            str(ROOT / "examples" / "thermostat.toml"),
+            "--env",
+            f"{ROOT}/examples/python_environment.py:make",
+            "--eval-every",
+            "2",
+        ],
+        ["--env", "hopper", "--horizon", "30", *SHORT, "--normalise-observations", "running", "--heterogeneity", "1"],
+    ],
+    ids=["lunar-lander", "pendulum", "thermostat", "hopper"],
+)
+def test_kill_nine_then_resume_is_bit_for_bit(arguments, tmp_path):
+    kill_and_compare(tmp_path, arguments, rows=(3,))
+
+
+class Orders(Silent):
+    """Gives the environments their orders when a round has been evaluated."""
+
+    def __init__(self, file: Path, plan: dict[int, str]) -> None:
+        self.file, self.plan = file, plan
+
+    def evaluated(self, row) -> None:
+        if row["round"] in self.plan:
+            self.file.write_text(self.plan[row["round"]])
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "orders"
+
+
+def config(file: Path, **settings) -> Config:
+    options = ('name=["one","two","three"]', f'orders="{file}"')
+    small = {"rounds": 6, "local_steps": 2, "batch": 2, "horizon": 5, "eval_every": 1, "eval_episodes": 2, "seeds": 2}
+    return Config(env="helpers.failing_env:make", agents=3, env_option=options, **(small | settings))
+
+
+def events(folder: Path) -> list[dict]:
+    file = folder / "events.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("mishap", "what"),
+    [("raise", "step raised RuntimeError: boom"), ("nan", "reward is nan"), ("shape", "observation has shape (3,) where (1,) belongs")],
+)
+def test_a_failing_agent_is_left_out_recorded_and_comes_back(mishap, what, file, tmp_path):
+    run = train(config(file), tmp_path / "run", progress=Orders(file, {2: f"two:{mishap}", 4: ""}))
+    rows = {row["round"]: row for row in run.rows}
+    assert run.round == 6
+    assert [rows[r]["refused_per_agent"] for r in (2, 3, 4, 5)] == [[0, 0, 0], [0, 2, 0], [0, 2, 0], [0, 0, 0]]
+    assert rows[3]["return_per_agent"][1] is None
+    assert rows[3]["return"] is not None
+    assert None not in rows[6]["return_per_agent"]
+    assert rows[6]["failed_seeds"] == {}
+    told = events(tmp_path / "run")
+    assert {(e["agent"], e["what"]) for e in told} == {(1, what)}
+    assert {(e["round"], e["during"], e["seed"]) for e in told} == {
+        (r, d, s) for s in (0, 1) for r, d in ((2, "training"), (3, "evaluation"), (3, "training"), (4, "evaluation"))
+    }
+
+
+def test_if_all_agents_fail_it_stops_saved_and_goes_on_when_mended(file, tmp_path):
+    everyone = "one:raise two:nan three:shape"
+    with pytest.raises(UserError, match=r"every agent failed in round 3 \(the last was seed 1, agent .*mend it, then --resume"):
+        train(config(file), tmp_path / "run", progress=Orders(file, {3: everyone}))
+    assert {e["agent"] for e in events(tmp_path / "run")} == {0, 1, 2}
+    file.write_text("")
+    run = train(config(file), tmp_path / "run", resume=True)
+    assert run.round == 6
+    assert events(tmp_path / "run") == [], "the round was done again, without mishap"
+    train(config(file), tmp_path / "whole")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
