@@ -114,7 +114,7 @@ def policy_gradient(
         batch_size: trajectories per local step (the paper: 1).
         baseline: b(s_t, t): none (the paper), time, linear, value.
         normalise_advantages: standardise advantages over each batch (biased).
-        weights: importance weights: trajectory (the paper), prefix, truncated, self-normalised.
+        weights: importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised.
         weight_cap: where truncated weights are cut.
         eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
         watch_observations: report the moments of what was seen with the usage of a sample.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,14 +49,15 @@ def hand_weights(batch: Batch) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("float64")
-def test_truncated_weights_are_biased() -> None:
+@pytest.mark.parametrize("kind", ["truncated", "truncated-prefix"])
+def test_truncated_weights_are_biased(kind: str) -> None:
     """Where weights exceed the cap, E[F] is not grad J(th'); with a cap above all weights it is."""
     mdp = enumeration.tiny_mdp()
     tau = enumeration.all_trajectories(mdp)
     at = enumeration.probabilities(mdp, softmax_table(here()["logits"]), tau)
     wanted = jax.jit(lambda p: exact.gradient(POLICY, p, mdp, DISCOUNT, HORIZON))(there())
 
-    truncated = each(lambda b, p, q, cap: weighted_gradient(POLICY, p, q, b, DISCOUNT, "truncated", cap)[0])
+    truncated = each(lambda b, p, q, cap: weighted_gradient(POLICY, p, q, b, DISCOUNT, kind, cap)[0])
 
     def mean(cap: float) -> dict:
         return expectation(truncated(tau, 0.0 * tau.reward, there(), here(), cap), at)
@@ -86,6 +89,9 @@ def test_prefix_coefficients_by_hand() -> None:
     coefficient = importance.prefix_coefficients(tau, log_ratio, jnp.array([3.0, 4.0, 7.0]), 0.5)
     # w_0 = 2, w_1 = 1/2: [2*1 + 1/2*5 - 2*3, 1/2*5 - 1/2*(1/2*4), 0]
     np.testing.assert_allclose(coefficient, [-1.5, 1.5, 0.0], rtol=1e-12)
+    cut = importance.prefix_coefficients(tau, log_ratio, jnp.array([3.0, 4.0, 7.0]), 0.5, math.log(1.5))
+    # w_0 = 1.5 instead of 2, w_1 as it was: [1.5*1 + 1/2*5 - 1.5*3, the same, 0]
+    np.testing.assert_allclose(cut, [-0.5, 1.5, 0.0], rtol=1e-12)
 
 
 def test_self_normalised_single_trajectory_has_weight_one() -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from fedpg.algorithms import ALGORITHMS
 from fedpg.engines.debug import Debug
-from fedpg.envs import FAMILIES
+from fedpg.envs import worlds
 from fedpg.errors import UserError
 from fedpg.store import config as configs
 from fedpg.store.config import Config
 from fedpg.training.setup import build, presets, resolve, u0_batches
 
 
-@pytest.mark.parametrize("env", FAMILIES)
+@pytest.mark.parametrize("env", [*worlds.NAMES, "gym:CartPole-v1", "my_module:make"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, algorithm, tmp_path):
     config = resolve(Config(env=env, algorithm=algorithm))
@@ -29,8 +29,29 @@ def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, algorithm,
 def test_every_preset_is_a_field():
     names = {configs.flag(field.name) for field in dataclasses.fields(Config)}
     for env, values in presets().items():
-        assert env in (*FAMILIES, "any")
+        assert env in (*worlds.NAMES, "any", "python")
         assert set(values) <= names | set(ALGORITHMS)
+
+
+def test_sections_of_the_presets_win_over_one_another():
+    """[any] < [python] or [ENV] < [ENV.ALGORITHM], and Gymnasium's own time limit is the horizon."""
+    assert resolve(Config(env="my_module:make")).normalise_observations == "running"
+    assert resolve(Config(env="my_module:make")).horizon == presets()["any"]["horizon"]
+    assert resolve(Config(env="gym:LunarLander-v3")).horizon == 1000
+    assert resolve(Config(env="gym:Pendulum-v1")).horizon == 200
+    assert resolve(Config(env="gym:Pendulum-v1", horizon=7)).horizon == 7
+    assert resolve(Config(env="hopper", algorithm="fedhapg-m")).local_lr == presets()["hopper"]["fedhapg-m"]["local-lr"]
+
+
+def test_mjx_is_for_many_lanes_on_a_gpu(monkeypatch):
+    many = {"env": "halfcheetah", "agents": 64, "batch": 64, "seeds": 16}
+    assert resolve(Config(**many)).backend == "batch"
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert resolve(Config(**many)).backend == "mjx"
+    assert resolve(Config(env="halfcheetah", agents=2, batch=8)).backend == "batch"
+    assert resolve(Config(env="halfcheetah", agents=2, batch=8, backend="mjx")).backend == "mjx"
+    with pytest.raises(UserError, match="cartpole has one backend only"):
+        resolve(Config(backend="mjx"))
 
 
 def test_flags_win_over_presets():

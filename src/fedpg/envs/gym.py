@@ -31,6 +31,15 @@ def gym_world(name: str, agents: int, options: dict[str, Any]) -> World:
     return python_world(name, [Maker(*pair) for pair in zip(singles, vectors, strict=True)], made)
 
 
+def time_limit(name: str) -> int | None:
+    """After how many steps Gymnasium stops an episode of `name`; None if it does not, or does not know the name."""
+    gymnasium = _gymnasium(name)
+    try:
+        return gymnasium.spec(name.removeprefix(PREFIX)).max_episode_steps
+    except Exception:  # An id that cannot be made is told of when it is made.
+        return None
+
+
 def _gymnasium(name: str) -> Any:
     try:
         import gymnasium

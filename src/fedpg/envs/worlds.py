@@ -13,12 +13,14 @@ from typing import Any
 
 from fedpg.envs import mujoco, own
 from fedpg.envs.families import FAMILIES, family, read_options
-from fedpg.envs.gym import gym_world
+from fedpg.envs.gym import gym_world, time_limit
 from fedpg.envs.host import World
 from fedpg.errors import choose, require
 
 NAMES = (*FAMILIES, *mujoco.TASKS)
 BACKENDS = ("auto", *mujoco.BACKENDS)
+LONGEST = 1000
+"""The longest horizon that is taken from an environment unasked."""
 MUJOCO_HETEROGENEITY = 0.5
 """The default for MuJoCo tasks: start ranges within a factor 2^0.5 of the task's own."""
 MJX_LANES = 4096
@@ -35,6 +37,12 @@ def default_heterogeneity(name: str) -> float:
     if name in FAMILIES:
         return family(name).heterogeneity
     return MUJOCO_HETEROGENEITY if name in mujoco.TASKS else 0.0
+
+
+def own_horizon(name: str) -> int | None:
+    """After how many steps the environment itself stops an episode, where that is known by name; at most `LONGEST`."""
+    limit = time_limit(name) if name.startswith("gym:") else None
+    return min(limit, LONGEST) if limit else None
 
 
 def choose_backend(name: str, backend: str, lanes: int, device: str) -> str:

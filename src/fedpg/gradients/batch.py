@@ -69,8 +69,10 @@ def weighted_gradient(
 ) -> tuple[Params, Weights]:
     """Mean of F(params; tau, behaviour), differentiable in params through the weight as well as through g."""
     ratios = log_ratios(policy, params, behaviour, batch)
-    if kind == "prefix":
-        coefficient = jax.vmap(importance.prefix_coefficients, (0, 0, 0, None))(batch.trajectory, ratios, batch.baseline, discount)
+    if kind in importance.PREFIX_KINDS:
+        largest_log = jnp.log(cap) if kind == "truncated-prefix" else importance.LARGEST_LOG
+        each = jax.vmap(importance.prefix_coefficients, (0, 0, 0, None, None))
+        coefficient = each(batch.trajectory, ratios, batch.baseline, discount, largest_log)
     else:
         w = jnp.exp(importance.log_weights(ratios, kind, cap))
         coefficient = w[:, None] * jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)

@@ -7,6 +7,7 @@ Kinds of weight:
     trajectory       the full product above: the paper
     prefix           reward r_h (and baseline b_h) weighted by the product up to h only: unbiased, lower variance
     truncated        min(w, cap): biased, bounded
+    truncated-prefix both: the product up to h, cut at cap
     self-normalised  w divided by the batch's mean weight: consistent; with one trajectory per batch it is 1
 """
 
@@ -21,7 +22,8 @@ import jax.numpy as jnp
 from fedpg.gradients.gpomdp import discounts, suffix_sums
 from fedpg.gradients.rollout import Trajectory
 
-KINDS = ("trajectory", "prefix", "truncated", "self-normalised")
+KINDS = ("trajectory", "prefix", "truncated", "truncated-prefix", "self-normalised")
+PREFIX_KINDS = ("prefix", "truncated-prefix")
 LARGEST_LOG = 60.0
 """Weights are cut at e^60, far beyond use, so that products with returns do not overflow float32."""
 
@@ -43,7 +45,7 @@ class Weights(NamedTuple):
 
 
 def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
-    """log w of every trajectory of a batch, from its (B, H) log ratios; for every kind but `prefix`. Shape (B,)."""
+    """log w of every trajectory of a batch, from its (B, H) log ratios; for all but `PREFIX_KINDS`. Shape (B,)."""
     log_w = jnp.sum(log_ratios, axis=-1)
     if kind == "truncated":
         log_w = jnp.minimum(log_w, jnp.log(cap))
@@ -52,9 +54,11 @@ def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
     return jnp.minimum(log_w, LARGEST_LOG)
 
 
-def prefix_coefficients(trajectory: Trajectory, log_ratio: jax.Array, baseline: jax.Array, discount: float) -> jax.Array:
-    """What multiplies grad log pi_th'(a_t|s_t) in F with prefix weights, for one trajectory. Shape (H,)."""
-    prefix = jnp.exp(jnp.minimum(jnp.cumsum(log_ratio), LARGEST_LOG)) * trajectory.mask
+def prefix_coefficients(
+    trajectory: Trajectory, log_ratio: jax.Array, baseline: jax.Array, discount: float, largest_log: float = LARGEST_LOG
+) -> jax.Array:
+    """What multiplies grad log pi_th'(a_t|s_t) in F with prefix weights cut at e^largest_log, for one trajectory. Shape (H,)."""
+    prefix = jnp.exp(jnp.minimum(jnp.cumsum(log_ratio), largest_log)) * trajectory.mask
     weighted = prefix * discounts(discount, trajectory.reward.shape[0])
     return suffix_sums(weighted * trajectory.reward) - weighted * baseline
 

@@ -67,7 +67,7 @@ class Config:
     normalise_observations: PresetStr = None
     """off; fixed (one scale, found before round 0); running (moments travel with every message and the server merges them)."""
     weights: PresetStr = None
-    """Importance weights: trajectory (the paper), prefix, truncated, self-normalised."""
+    """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
     weight_cap: float = 2.0
     """Where truncated weights are cut."""
     u0: str = "auto"

@@ -20,7 +20,7 @@ from fedpg.engines.events import EventLog
 from fedpg.engines.round import Scores, SeedState
 from fedpg.engines.simulator import Simulator
 from fedpg.engines.traffic import Traffic
-from fedpg.envs import worlds
+from fedpg.envs import Box, worlds
 from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, choose, require
 from fedpg.gradients import baselines, importance
@@ -55,6 +55,16 @@ def presets() -> dict[str, Any]:
     return tomllib.loads(importlib.resources.files("fedpg.training").joinpath("presets.toml").read_text())
 
 
+def preset_of(env: str, algorithm: str) -> dict[str, Any]:
+    """What the presets say for an environment and an algorithm, by field name."""
+    values = {}
+    for section in ("any", "python" if ":" in env else "", env):
+        table = presets().get(section, {})
+        plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+        values |= plain | table.get(algorithm, {})
+    return {key.replace("-", "_"): value for key, value in values.items()}
+
+
 def _accepts(config: Config, name: str) -> bool:
     return name in inspect.signature(ALGORITHMS[config.algorithm]).parameters
 
@@ -72,9 +82,10 @@ def resolve(config: Config) -> Config:
         meaningless = given is not None and not _accepts(config, name) and not (name == "beta" and given == 1.0)
         require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
 
-    preset = presets()["any"] | presets().get(config.env, {})
-    tuned = {k: v for k, v in preset.items() if not isinstance(v, dict)} | preset.get(config.algorithm, {})
-    filled = {k.replace("-", "_"): v for k, v in tuned.items() if getattr(config, k.replace("-", "_")) is None}
+    tuned = preset_of(config.env, config.algorithm)
+    if (own_horizon := worlds.own_horizon(config.env)) is not None:
+        tuned["horizon"] = own_horizon
+    filled = {name: value for name, value in tuned.items() if getattr(config, name) is None}
     if not _accepts(config, "beta"):
         filled["beta"] = None
     if config.heterogeneity is None:
@@ -119,7 +130,8 @@ def build(config: Config) -> Engine:
     options = parse_options(config.env_option)
     world = worlds.make_world(config.env, config.agents, config.heterogeneity, options, config.backend)
     environment = world.environment
-    watched = config.normalise_observations != "off"
+    # States that are names, not numbers, have no scale.
+    watched = config.normalise_observations != "off" and isinstance(environment.observation_space, Box)
     problem = policy_gradient(
         environment,
         policies.make(config.policy, environment, normalised=watched),
@@ -137,7 +149,7 @@ def build(config: Config) -> Engine:
     factory = ALGORITHMS[config.algorithm]
     algorithm = factory(problem, **{k: known[k] for k in inspect.signature(factory).parameters if k in known})
     seen_by = pool(problem, config.agents) if algorithm.pooled else problem
-    algorithm = observations.normalise(algorithm, seen_by, config.normalise_observations)
+    algorithm = observations.normalise(algorithm, seen_by, config.normalise_observations if watched else "off")
     host = environment.host if isinstance(environment, HostEnvironment) else None
     try:
         return ENGINES[config.engine](
