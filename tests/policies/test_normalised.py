@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg import trees
+from fedpg import policies, trees
+from fedpg.envs import family
+from fedpg.errors import UserError
 from fedpg.gradients.batch import weighted_gradient
 from fedpg.moments import Moments
 from fedpg.policies import gaussian
@@ -70,3 +72,9 @@ def test_a_hessian_vector_product_sees_the_scale_move(params):
         found = small.hessian_vector(sample, params, v).inner
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(quotient), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
+def test_states_without_numbers_cannot_be_normalised():
+    tables = family("random-mdp")
+    with pytest.raises(UserError, match="cannot be normalised"):
+        policies.make("auto", tables.environment(tables.options()), normalised=True)

@@ -96,3 +96,48 @@ def test_if_all_agents_fail_it_stops_saved_and_goes_on_when_mended(file, tmp_pat
     assert events(tmp_path / "run") == [], "the round was done again, without mishap"
     train(config(file), tmp_path / "whole")
     assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_if_all_agents_fail_before_round_0_a_resumed_run_starts_over(file, tmp_path):
+    file.write_text("one:raise two:raise three:raise")
+    with pytest.raises(UserError, match=r"every agent failed before round 0 \(the last was .*boom\): mend it, then --resume"):
+        train(config(file, u0="1"), tmp_path / "run")
+    file.write_text("")
+    train(config(file, u0="1"), tmp_path / "run", resume=True)
+    train(config(file, u0="1"), tmp_path / "whole")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_an_evaluation_in_which_all_agents_fail_is_done_again(file, tmp_path):
+    class Break(Orders):
+        """Breaks everything after the last round of training, before its evaluation."""
+
+        def advanced(self, round) -> None:
+            if round == 4:
+                self.file.write_text("one:raise two:nan three:shape")
+
+    with pytest.raises(UserError, match=r"every agent failed in round 4"):
+        train(config(file, eval_every=4), tmp_path / "run", progress=Break(file, {}))
+    file.write_text("")
+    train(config(file, eval_every=4), tmp_path / "run", resume=True)
+    train(config(file, eval_every=4), tmp_path / "whole")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_the_training_return_is_that_of_the_agents_that_did_not_fail(file, tmp_path):
+    """One agent of three always fails: the others' mean return, not two thirds of it."""
+    file.write_text("two:raise")
+    row = train(config(file, local_lr=1e-9, batch=50, eval_episodes=50), tmp_path / "run").rows[-1]
+    assert row["train_return"] == pytest.approx(row["return"], rel=0.2)
+
+
+def test_the_manifest_tells_every_constant_and_is_json(tmp_path):
+    options = ("vary=conflict", "gravity=1.5")
+    small = {"rounds": 1, "local_steps": 1, "batch": 1, "horizon": 3, "eval_episodes": 1, "u0": "0"}
+    train(Config(env="hopper", agents=2, heterogeneity=1.0, env_option=options, **small), tmp_path / "run")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    agents = manifest["agents_of_seed_0"]
+    assert sorted(agents["direction"]) == [-1.0, 1.0]
+    assert agents["gravity"] == [1.5, 1.5]
+    assert agents["target_speed"] == ["inf", "inf"]
+    assert manifest["packages"]["mujoco"]

@@ -35,7 +35,7 @@ def test_every_preset_is_a_field():
 
 def test_sections_of_the_presets_win_over_one_another():
     """[any] < [python] or [ENV] < [ENV.ALGORITHM], and Gymnasium's own time limit is the horizon."""
-    assert resolve(Config(env="my_module:make")).normalise_observations == "running"
+    assert resolve(Config(env="my_module:make")).normalise_observations == "auto"
     assert resolve(Config(env="my_module:make")).horizon == presets()["any"]["horizon"]
     assert resolve(Config(env="gym:LunarLander-v3")).horizon == 1000
     assert resolve(Config(env="gym:Pendulum-v1")).horizon == 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import os
 import platform
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedpg.cli.parse import parse
+from fedpg.machine import cores
 
 NEEDS = {
     "jax": ("everything", None),
@@ -58,7 +58,7 @@ def examine() -> dict[str, Any]:
     return {
         "fedpg": version("fedpg"),
         "python": platform.python_version(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "devices": devices,
         "device_problem": problem,
         "packages": packages,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 import shlex
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class TrainOptions(Config):
     """
 
     out: str | None = None
-    """The run folder: config.toml, manifest.json, metrics.jsonl, checkpoint/. Left out, a new folder under runs/."""
+    """The run folder: config.toml, manifest.json, metrics.jsonl, events.jsonl, checkpoint/. Left out, a new folder under runs/."""
     config: str | None = None
     """A TOML file with the same names as the flags; flags win over it."""
     resume: bool = False
@@ -64,7 +65,8 @@ def main(argv: list[str]) -> int:
     options = options_from(argv)
     config = Config(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Config)})
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    out = Path(options.out or f"runs/{config.env}-{config.algorithm}-{stamp}")
+    name = re.sub(r"[^\w.-]+", "-", config.env)
+    out = Path(options.out or f"runs/{name}-{config.algorithm}-{stamp}")
 
     from fedpg.engines.debug import StageError
     from fedpg.training.devices import use_all_cores

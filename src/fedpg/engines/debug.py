@@ -56,7 +56,7 @@ class Debug:
     ) -> None:
         self._problem, self._algorithm, self._root, self.seeds = problem, algorithm, root, seeds
         with stage("making the agents"):
-            agents = make_agents(agents_of, prepare, root, seeds, jax.devices()[0])
+            self.constants, agents = make_agents(agents_of, prepare, root, seeds, jax.devices()[0])
         self._agents = [jax.tree.map(jnp.asarray, trees.take(agents, seed)) for seed in range(seeds)]
         self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
         self._states: list[SeedState] = []
@@ -71,7 +71,10 @@ class Debug:
                 results.append(exchange.local_update(key, state.server.shared, trees.take(state.agents, i), trees.take(members, i)))
         with stage(f"{where}, aggregate"):
             self._states[seed] = settle(state, round, exchange.aggregate, *trees.stack(results))
-        self.log.collect(round, "warm-up" if purpose is Purpose.WARMUP else "training")
+        if purpose is Purpose.WARMUP:
+            self.log.collect(0, "warm-up")
+        else:
+            self.log.collect(round, "training")
 
     @functools.cached_property
     def traffic(self) -> traffic.Traffic:

@@ -60,7 +60,9 @@ def no_info() -> LocalInfo:
 def _spent(infos: LocalInfo, finite: jax.Array) -> LocalInfo:
     """What the participants report, added up: their costs, and what they measured where it is finite."""
     costs = infos.usage
-    usage = Usage(costs.trajectories, costs.env_steps, jnp.where(finite, costs.total_return, 0.0))
+    # Whoever failed cost its trajectories too; its return is taken to be like the others', so that their mean is theirs.
+    mean = jnp.sum(jnp.where(finite, costs.total_return, 0.0)) / jnp.maximum(jnp.sum(jnp.where(finite, costs.trajectories, 0)), 1)
+    usage = Usage(costs.trajectories, costs.env_steps, jnp.where(finite, costs.total_return, mean * costs.trajectories))
     weights = jax.vmap(trees.select)(finite, infos.weights, trees.zeros_like(infos.weights))
     return base.total(LocalInfo(usage, weights))
 

@@ -57,15 +57,15 @@ def chunk_size(seeds: int, most: int, devices: int) -> int:
     return min(sizes, key=lambda size: (-(-seeds // size) * (size + 0.5), -size))  # a call costs about half a seed
 
 
-def make_agents(agents_of: AgentsOf, prepare: Callable[[Any], Any] | None, root: int, seeds: int, device: jax.Device) -> Any:
-    """The agents of all seeds, as NumPy arrays with axes (seeds, N, ...)."""
+def make_agents(agents_of: AgentsOf, prepare: Callable[[Any], Any] | None, root: int, seeds: int, device: jax.Device) -> tuple[Any, Any]:
+    """The constants of all agents as drawn, and what `prepare` made of them: NumPy arrays with axes (seeds, N, ...)."""
 
     def of_seed(seed: jax.Array) -> Any:
         return agents_of(agent_key(root, seed, 0, 0, Purpose.AGENTS))
 
     drawn = jax.jit(jax.vmap(of_seed), compiler_options=COMPILER_OPTIONS.get(device.platform))
-    agents = jax.tree.map(np.asarray, drawn(jax.device_put(np.arange(seeds), device)))
-    return jax.tree.map(np.asarray, prepare(agents)) if prepare else agents
+    constants = jax.tree.map(np.asarray, drawn(jax.device_put(np.arange(seeds), device)))
+    return constants, jax.tree.map(np.asarray, prepare(constants)) if prepare else constants
 
 
 class Simulator:
@@ -100,7 +100,7 @@ class Simulator:
         self._problem, self._algorithm, self._root, self._host = problem, algorithm, root, host
         self.seeds = seeds
         devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), seeds)]
-        agents = make_agents(agents_of, prepare, root, seeds, devices[0])
+        self.constants, agents = make_agents(agents_of, prepare, root, seeds, devices[0])
         budget = HOST_BUDGET if host else memory_budget(devices[0]) * len(devices)
         self.chunk = chunk_size(seeds, chunk or budget // self._seed_bytes(agents), len(devices))
         ids = np.minimum(np.arange(-(-seeds // self.chunk) * self.chunk), seeds - 1)  # the last chunk is filled up with copies

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from fedpg.envs.mujoco import TASKS
 from fedpg.errors import choose, require
 from fedpg.experiments import peers
+from fedpg.machine import cores
 from fedpg.store.config import Config
 from fedpg.training.setup import build, resolve
 
@@ -39,7 +39,7 @@ class BenchOptions:
     repeats: int = 3
     """Every measurement is the median of this many, taken in turns."""
     peers: bool = True
-    """Measure the peers too: True or False."""
+    """Measure the peers too."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -73,7 +73,7 @@ def bench(options: BenchOptions) -> dict[str, Any]:
             horizon=options.horizon, local_steps=2, rounds=1000, u0="1", backend=options.backend, eval_episodes=1,
         )
     )  # fmt: skip
-    threads = len(os.sched_getaffinity(0))
+    threads = cores()
     ours, first = training_rate(config)
     measures = {"fedpg": ours}
     if options.peers:

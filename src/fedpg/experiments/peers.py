@@ -8,8 +8,6 @@ import numpy as np
 
 from fedpg.envs.mujoco.tasks import Task
 
-GYM_IDS = {"halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5", "hopper": "Hopper-v5", "swimmer": "Swimmer-v5"}
-
 
 def engine_rate(task: Task, lanes: int, steps: int, threads: int) -> float:
     """Environment steps a second of `mujoco.rollout`: random controls known in advance, no policy, nothing recorded but states."""
@@ -36,7 +34,7 @@ def gymnasium_rate(task: Task, steps: int) -> float:
     """Environment steps a second of one Gymnasium environment with a 32x32 tanh policy in NumPy."""
     import gymnasium
 
-    env = gymnasium.make(GYM_IDS[task.name])
+    env = gymnasium.make(task.gymnasium)
     random = np.random.default_rng(0)
     sizes = [env.observation_space.shape[0], 32, 32, env.action_space.shape[0]]
     layers = [0.1 * random.normal(size=(sizes[i], sizes[i + 1])) for i in range(3)]

@@ -31,7 +31,10 @@ def make(name: str, environment: Environment | HostEnvironment, normalised: bool
     require(finite or not table, f"policy {name!r} is a table over states, and those of {environment.name} cannot be listed: use 'auto'")
     require(continuous == (name == "gaussian"), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
     made = POLICIES[name](environment)
-    return normalise(made, environment.observation_space.shape) if normalised else made
+    if not normalised:
+        return made
+    require(not finite, f"the states of {environment.name} are names, not numbers: they cannot be normalised, use 'off'")
+    return normalise(made, environment.observation_space.shape)
 
 
 __all__ = ["POLICIES", "Policy", "categorical", "custom", "direct", "gaussian", "make", "softmax"]

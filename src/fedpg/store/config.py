@@ -65,7 +65,8 @@ class Config:
     normalise_advantages: PresetBool = None
     """Standardise advantages over each batch: True or False (biased)."""
     normalise_observations: PresetStr = None
-    """off; fixed (one scale, found before round 0); running (moments travel with every message and the server merges them)."""
+    """off; fixed (one scale, found before round 0); running (moments travel with every message and the server merges them);
+    auto (running if observations are numbers, off if they are names of states)."""
     weights: PresetStr = None
     """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
     weight_cap: float = 2.0

@@ -97,7 +97,7 @@ class RunFolder:
     def keep_events(self, rounds_done: int) -> None:
         """Drops events that a run resumed after `rounds_done` rounds will see again."""
         if self.events.exists():
-            known = [event for event in _read(self.events) if event["round"] < rounds_done + (event["during"] == "evaluation")]
+            known = [event for event in _read(self.events) if event["round"] < rounds_done + (event["during"] != "training")]
             _write(self.events, known)
 
 

@@ -15,7 +15,7 @@ import jax
 
 from fedpg.store.folder import write_atomically
 
-PACKAGES = ("fedpg", "jax", "jaxlib", "numpy", "safetensors")
+PACKAGES = ("fedpg", "jax", "jaxlib", "numpy", "safetensors", "gymnasium", "mujoco", "mujoco-mjx")
 
 
 def version(package: str) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 import jax
+
+from fedpg.machine import cores
 
 
 def use_all_cores() -> None:
     """Lets JAX see every CPU core as a device, so that seeds run side by side; too late once JAX has been used."""
     with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+        jax.config.update("jax_num_cpu_devices", cores())

@@ -95,21 +95,30 @@ class _Loop:
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
         if not restored:
             self._begin()
+        elif self._evaluation_is_due():
+            self._evaluate()
         stop = threading.Event()
         with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
             self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
 
     def _begin(self) -> None:
-        manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.agents())})
+        manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.constants)})
         self.folder.keep_rows(-1)
         self.folder.keep_events(-1)
         began = time.monotonic()
         self.engine.start()
         self.seconds = time.monotonic() - began
         self._record_events()
+        if self.engine.log.live and (self.engine.state().failed != HEALTHY).all():
+            raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): mend it, then --resume")
         self._evaluate()
         self._save()
+
+    def _evaluation_is_due(self) -> bool:
+        """Whether the run was saved in an evaluation in which every agent failed."""
+        due = self.round % self.config.eval_every == 0 or self.round == self.config.rounds
+        return due and (not self.rows or self.rows[-1]["round"] < self.round)
 
     def _rounds(self, stop: threading.Event) -> None:
         pace = 1
@@ -195,10 +204,11 @@ class _Loop:
         return True
 
 
-def describe(agents: Any) -> dict[str, list]:
+def describe(constants: Any) -> dict[str, list]:
     """The agents' constants of seed 0, for the manifest; long arrays are left out."""
-    named = {name: np.asarray(leaf)[0] for name, leaf in wire.flatten(agents).items()}
-    return {name: leaf.tolist() for name, leaf in named.items() if leaf.ndim == 1}
+    named = {name: np.asarray(leaf)[0] for name, leaf in wire.flatten(constants).items()}
+    # JSON has no infinity
+    return {name: [v if np.isfinite(v) else str(v) for v in leaf.tolist()] for name, leaf in named.items() if leaf.ndim == 1}
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ class Engine(Protocol):
     """What the training loop asks of an engine."""
 
     seeds: int
+    constants: Any
     traffic: Traffic
     log: EventLog
 
@@ -111,7 +112,7 @@ def _check_numbers(config: Config) -> None:
     require(0.0 < config.discount <= 1.0, f"discount must be in (0, 1], not {config.discount}")
     choose("baseline", config.baseline, baselines.NAMES)
     choose("weights", config.weights, importance.KINDS)
-    choose("normalise-observations", config.normalise_observations, observations.MODES)
+    choose("normalise-observations", config.normalise_observations, ("auto", *observations.MODES))
 
 
 def u0_batches(config: Config) -> int:
@@ -130,11 +131,12 @@ def build(config: Config) -> Engine:
     options = parse_options(config.env_option)
     world = worlds.make_world(config.env, config.agents, config.heterogeneity, options, config.backend)
     environment = world.environment
-    # States that are names, not numbers, have no scale.
-    watched = config.normalise_observations != "off" and isinstance(environment.observation_space, Box)
+    scale = config.normalise_observations
+    if scale == "auto":
+        scale = "running" if isinstance(environment.observation_space, Box) else "off"
     problem = policy_gradient(
         environment,
-        policies.make(config.policy, environment, normalised=watched),
+        policies.make(config.policy, environment, normalised=scale != "off"),
         horizon=config.horizon,
         discount=config.discount,
         batch_size=config.batch,
@@ -143,13 +145,13 @@ def build(config: Config) -> Engine:
         weights=config.weights,
         weight_cap=config.weight_cap,
         eval_episodes=config.eval_episodes,
-        watch_observations=watched,
+        watch_observations=scale != "off",
     )
     known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
     factory = ALGORITHMS[config.algorithm]
     algorithm = factory(problem, **{k: known[k] for k in inspect.signature(factory).parameters if k in known})
     seen_by = pool(problem, config.agents) if algorithm.pooled else problem
-    algorithm = observations.normalise(algorithm, seen_by, config.normalise_observations if watched else "off")
+    algorithm = observations.normalise(algorithm, seen_by, scale)
     host = environment.host if isinstance(environment, HostEnvironment) else None
     try:
         return ENGINES[config.engine](

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,13 +10,9 @@ import numpy as np
 from mujoco.batch import Batch, SimulationError
 
 from fedpg.envs.mujoco.tasks import LARGEST, sound
+from fedpg.machine import cores
 
 NO_STAGE = int(mujoco.mjtStage.mjSTAGE_NONE)
-
-
-def cores() -> int:
-    """How many cores this process may use, as far as the system says."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Failure(NamedTuple):

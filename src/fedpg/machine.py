@@ -1,0 +1,10 @@
+"""What this machine offers."""
+
+from __future__ import annotations
+
+import os
+
+
+def cores() -> int:
+    """How many CPU cores this process may use, as far as the system says."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
