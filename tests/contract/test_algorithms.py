@@ -89,7 +89,7 @@ def test_edge_sizes(name, agents, steps):
     engine.start()
     engine.advance(0, 3)
     assert (engine.state().failed == -1).all()
-    assert engine.compilations == {"agents": 1, "start": 1, "advance": 1, "evaluate": 0}
+    assert engine.compilations == {"start": 1, "advance": 1, "evaluate": 0}
 
 
 @EVERY

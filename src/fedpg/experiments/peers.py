@@ -34,6 +34,9 @@ def gymnasium_rate(task: Task, steps: int) -> float:
     """Environment steps a second of one Gymnasium environment with a 32x32 tanh policy in NumPy."""
     import gymnasium
 
+    from fedpg.envs.mujoco import models
+
+    models.quiet()
     env = gymnasium.make(task.gymnasium)
     random = np.random.default_rng(0)
     sizes = [env.observation_space.shape[0], 32, 32, env.action_space.shape[0]]
