@@ -16,7 +16,7 @@ LAYERS = [
 ]  # fmt: skip
 HEAVY = {
     "matplotlib": ["report/figures.py"],
-    "gymnasium": ["envs/gym.py", "experiments/peers.py"],
+    "gymnasium": ["envs/python/gym.py", "experiments/peers.py"],
     "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "experiments/peers.py"],
     "flwr": [],
     "torch": [],

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpg.envs.python_host import Maker, PythonHost
-from fedpg.envs.spaces import stack, view
+from fedpg.envs.python.host import Maker, PythonHost
+from fedpg.envs.python.spaces import stack, view
 
 FAILURES: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
     "nan reward": (lambda o: (o, float("nan"), False, False, {}), "reward is nan"),

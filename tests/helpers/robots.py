@@ -9,7 +9,8 @@ import jax
 import mujoco
 import numpy as np
 
-from fedpg.envs.host import Session, World
+from fedpg.envs.base import World
+from fedpg.envs.host import Session
 from fedpg.envs.mujoco import TASKS, MujocoOptions, world
 
 

@@ -77,6 +77,21 @@ class Environment(NamedTuple):
         return self.transition(trees.take(self.draw(key, 1), 0), state, action, params)
 
 
+class World(NamedTuple):
+    """A family's environment and its agents, ready for an engine.
+
+    Attributes:
+        environment: `Environment`, or `HostEnvironment` if it runs in Python.
+        agents_of: key -> params of the N agents of one seed, leading axis N; traced.
+        prepare: all agents' params as NumPy arrays with axes (seeds, N, ...) -> what `environment` takes, with the same axes;
+            runs once on the host (compiles models, makes environments).
+    """
+
+    environment: Any
+    agents_of: Callable[[jax.Array], Any]
+    prepare: Callable[[Any], Any] | None = None
+
+
 class Federation(NamedTuple):
     """One environment and the constants of its N agents (leading axis N)."""
 

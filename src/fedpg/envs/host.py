@@ -86,18 +86,3 @@ class HostEnvironment(NamedTuple):
     action_space: Space
     start: Callable[[jax.Array, Any], jax.Array]
     host: Host
-
-
-class World(NamedTuple):
-    """A family's environment and its agents, ready for an engine.
-
-    Attributes:
-        environment: `Environment` or `HostEnvironment`.
-        agents_of: key -> params of the N agents of one seed, leading axis N; traced.
-        prepare: all agents' params as NumPy arrays with axes (seeds, N, ...) -> what `environment` takes, with the same axes;
-            runs once on the host (compiles models, makes environments).
-    """
-
-    environment: Any
-    agents_of: Callable[[jax.Array], Any]
-    prepare: Callable[[Any], Any] | None = None

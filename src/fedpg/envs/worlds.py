@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fedpg.envs import mujoco, own
+from fedpg.envs import mujoco
+from fedpg.envs.base import World
 from fedpg.envs.families import FAMILIES, family, read_options
-from fedpg.envs.gym import gym_world, time_limit
-from fedpg.envs.host import World
+from fedpg.envs.python import gym_world, own_world, time_limit
 from fedpg.errors import choose, require
 
 NAMES = (*FAMILIES, *mujoco.TASKS)
@@ -72,4 +72,4 @@ def make_world(name: str, agents: int, heterogeneity: float, options: dict[str, 
     if name in mujoco.TASKS:
         return mujoco.world(name, agents, heterogeneity, read_options(name, mujoco.MujocoOptions, options), backend)
     require(heterogeneity == 0.0, f"{name} knows no --heterogeneity: give each agent its own --env-option values instead")
-    return (gym_world if name.startswith("gym:") else own.own_world)(name, agents, options)
+    return (gym_world if name.startswith("gym:") else own_world)(name, agents, options)

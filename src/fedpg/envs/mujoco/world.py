@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg.envs.host import HostEnvironment, Member, World
+from fedpg.envs.base import World
+from fedpg.envs.host import HostEnvironment, Member
 from fedpg.envs.mujoco.options import Knobs, MujocoOptions, knobs
 from fedpg.envs.mujoco.tasks import TASKS, Task, start
 from fedpg.errors import UserError, choose

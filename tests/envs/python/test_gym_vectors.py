@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedpg.envs.gym import gym_world
+from fedpg.envs.python.gym import gym_world
 from helpers.host_envs import lanes
 
 gymnasium = pytest.importorskip("gymnasium")

@@ -17,11 +17,10 @@ from typing import Any
 
 import jax
 
-from fedpg.envs.base import Environment, federate
-from fedpg.envs.host import World
-from fedpg.envs.python_host import Maker
-from fedpg.envs.python_session import one_line
-from fedpg.envs.python_world import per_agent, python_world
+from fedpg.envs.base import Environment, World, federate
+from fedpg.envs.python.host import Maker
+from fedpg.envs.python.session import one_line
+from fedpg.envs.python.world import per_agent, python_world
 from fedpg.errors import UserError, choose, require
 
 

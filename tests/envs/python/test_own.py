@@ -11,12 +11,12 @@ import pytest
 
 from fedpg.envs import Box, Discrete
 from fedpg.envs.host import Member
-from fedpg.envs.own import own_world
-from fedpg.envs.python_world import per_agent
+from fedpg.envs.python.own import own_world
+from fedpg.envs.python.world import per_agent
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 MODULE = """
 from types import SimpleNamespace
 import jax.numpy as jnp

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fedpg.envs.host import World
-from fedpg.envs.python_host import Maker, shut
-from fedpg.envs.python_world import per_agent, python_world
-from fedpg.envs.spaces import view
+from fedpg.envs.base import World
+from fedpg.envs.python.host import Maker, shut
+from fedpg.envs.python.spaces import view
+from fedpg.envs.python.world import per_agent, python_world
 from fedpg.errors import UserError
 
 PREFIX = "gym:"

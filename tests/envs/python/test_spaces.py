@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpg.envs import Box
-from fedpg.envs.spaces import stack, view
+from fedpg.envs.python.spaces import stack, view
 from fedpg.errors import UserError
 
 spaces = pytest.importorskip("gymnasium").spaces

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpg.envs.base import Discrete
 from fedpg.envs.host import Event, Stepped
-from fedpg.envs.spaces import View, shape_of
+from fedpg.envs.python.spaces import View, shape_of
 from fedpg.errors import UserError
 
 RESET = ("observation", "info")

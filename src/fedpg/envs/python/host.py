@@ -18,8 +18,8 @@ import numpy as np
 
 from fedpg.envs.base import Discrete
 from fedpg.envs.host import Event
-from fedpg.envs.python_session import Misbehaved, Part, PythonSession, one_line
-from fedpg.envs.spaces import View
+from fedpg.envs.python.session import Misbehaved, Part, PythonSession, one_line
+from fedpg.envs.python.spaces import View
 
 VECTOR_FROM = 8
 """Fewest lanes of a vector environment. CartPole's is 0.5 times as fast as a loop with 1 lane, 1.2 with 8, 3.5 with 32, 11 with 128."""

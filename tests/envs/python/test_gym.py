@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedpg.envs import Box, Discrete
-from fedpg.envs.gym import gym_world
 from fedpg.envs.host import Member
+from fedpg.envs.python.gym import gym_world
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
 

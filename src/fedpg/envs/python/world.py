@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg.envs.host import HostEnvironment, Member, World
-from fedpg.envs.python_host import Maker, PythonHost
-from fedpg.envs.spaces import View, stack, view
+from fedpg.envs.base import World
+from fedpg.envs.host import HostEnvironment, Member
+from fedpg.envs.python.host import Maker, PythonHost
+from fedpg.envs.python.spaces import View, stack, view
 from fedpg.errors import require
 
 
