@@ -12,6 +12,7 @@ AUTHORS = {
     ("halfcheetah", "fedsvrpg-m"): (600.0, 27e6),
     ("walker2d", "fedsvrpg-m"): (416.2, 135e6),
     ("hopper", "fedsvrpg-m"): (968.3, 135e6),
+    ("halfcheetah", "fedhapg-m"): (684.7, 187e6),
     ("walker2d", "fedhapg-m"): (372.8, 361e6),
     ("hopper", "fedhapg-m"): (603.9, 135e6),
 }

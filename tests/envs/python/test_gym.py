@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +15,6 @@ from fedpg.envs.host import Member
 from fedpg.envs.python.gym import gym_world
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
-
-gymnasium = pytest.importorskip("gymnasium")
 
 
 def random_actions(space, steps: int, count: int) -> np.ndarray:
@@ -38,8 +37,6 @@ def random_actions(space, steps: int, count: int) -> np.ndarray:
 )
 def test_steps_are_those_of_a_plain_loop(name, kwargs, spaces_seen, to_environment):
     """Same seeds, same actions, in fresh environments and in those that have been used."""
-    if name.startswith("LunarLander"):
-        pytest.importorskip("Box2D")
     world = gym_world(f"gym:{name}", 2, kwargs)
     assert (world.environment.observation_space, world.environment.action_space) == spaces_seen
     actions = random_actions(world.environment.action_space, 130, 3)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
 from fedpg.envs.python.gym import gym_world
 from helpers.host_envs import lanes
 
-gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces
 
 

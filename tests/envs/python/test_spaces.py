@@ -6,12 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from fedpg.envs import Box
 from fedpg.envs.python.spaces import stack, view
 from fedpg.errors import UserError
-
-spaces = pytest.importorskip("gymnasium").spaces
 
 
 @pytest.mark.parametrize(
