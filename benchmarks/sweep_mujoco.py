@@ -1,4 +1,4 @@
-"""The sweeps behind the MuJoCo presets: every setting tried, one JSON line each, nothing left out.
+"""The sweeps behind the MuJoCo presets: one JSON line for every setting that finishes.
 
 python benchmarks/sweep_mujoco.py OUT.jsonl --steps 5e6 env=halfcheetah local-lr=1e-3,3e-3 beta=0.2,0.8 [--part 0/8]
 
