@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from fedpg.engines import simulator
+from fedpg.engines import chunks
 from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.simulator import Simulator
 from helpers.compare import assert_trees_close
@@ -67,7 +67,7 @@ def test_seeds_and_roots_differ():
 def test_chunks_follow_the_memory_budget(monkeypatch):
     small = SMALL["random-mdp"]()
     whole = Simulator(small.problem, make("pavg", small.problem), small.agents_of, seeds=40)
-    monkeypatch.setattr(simulator, "CPU_BUDGET", 10 * whole._seed_bytes(whole.agents()))
+    monkeypatch.setattr(chunks, "CPU_BUDGET", 10 * chunks.row_bytes(small.problem, whole.agents()))
     cut = Simulator(small.problem, make("pavg", small.problem), small.agents_of, seeds=40)
     assert (whole.chunk, cut.chunk) == (40, 10)
 

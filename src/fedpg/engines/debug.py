@@ -41,7 +41,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 class Debug:
-    """Runs one algorithm seed by seed, agent by agent. The arguments are those of `Simulator`."""
+    """Runs one algorithm seed by seed, agent by agent. The arguments are those of `Simulator`, less `chunk` and `settings`."""
 
     def __init__(
         self,

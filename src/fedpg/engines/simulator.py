@@ -1,10 +1,12 @@
-"""The simulator: seeds x rounds x agents in one jitted program, cut into chunks that fit in memory and spread over all devices.
+"""The simulator: rows x rounds x agents in one jitted program, cut into chunks that fit in memory and spread over all devices.
+A row is one seed, or one seed in one setting of the hyper-parameters.
 
-jit( shard_map over devices of vmap over seeds of loop over rounds of vmap over agents )
+jit( shard_map over devices of vmap over rows of loop over rounds of vmap over agents )
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,24 +16,17 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from fedpg import trees
-from fedpg.algorithms.base import Algorithm, Exchange
-from fedpg.engines import traffic
+from fedpg.algorithms.base import Algorithm
+from fedpg.engines import chunks, traffic
 from fedpg.engines.events import EventLog
 from fedpg.engines.keys import Purpose, agent_key
-from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
+from fedpg.engines.round import Scores, SeedState, no_info
+from fedpg.engines.rows import all_rows, stages
 from fedpg.envs.host import Host
 from fedpg.problem import Problem
 
 AgentsOf = Callable[[jax.Array], Any]
 """key -> the params of all N agents of one seed, leading axis N."""
-
-CPU_BUDGET = 2**23
-"""Bytes that one chunk of seeds may work on per CPU core, about its cache: larger chunks measured up to half as fast."""
-HOST_BUDGET = 2**32
-"""Bytes that one chunk of seeds may work on when environments are stepped in Python: as many lanes as possible at once."""
-WORKING_COPIES = 16
-"""How many times a sample's own size its rollout and gradients take, roughly."""
-
 
 COMPILER_OPTIONS = {
     # The higher levels double the time to the first result and make these programs no faster.
@@ -39,22 +34,6 @@ COMPILER_OPTIONS = {
     # Sums in a fixed order, and the same algorithms at every compilation: without them a resumed run would part from itself.
     "gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0},
 }
-
-
-def memory_budget(device: jax.Device) -> int:
-    """Bytes for one chunk of seeds on `device`; a quarter of a GPU's memory."""
-    limit = (device.memory_stats() or {}).get("bytes_limit") if device.platform != "cpu" else None
-    return limit // 4 if limit else CPU_BUDGET
-
-
-def chunk_size(seeds: int, most: int, devices: int) -> int:
-    """Seeds per call: a multiple of the devices, at most `most`, such that copies in the last chunk and calls cost least.
-
-    >>> [chunk_size(seeds, 8, 2) for seeds in (1, 3, 10, 12, 1000)]
-    [2, 4, 2, 6, 8]
-    """
-    sizes = range(devices, max(min(most, seeds + devices - 1), devices) + 1, devices)
-    return min(sizes, key=lambda size: (-(-seeds // size) * (size + 0.5), -size))  # a call costs about half a seed
 
 
 def make_agents(agents_of: AgentsOf, prepare: Callable[[Any], Any] | None, root: int, seeds: int, device: jax.Device) -> tuple[Any, Any]:
@@ -69,26 +48,46 @@ def make_agents(agents_of: AgentsOf, prepare: Callable[[Any], Any] | None, root:
 
 
 class Simulator:
-    """Runs one algorithm on many seeds at once.
+    """Runs one algorithm on many seeds at once, in one or in many settings of its hyper-parameters.
 
-    A seed's result depends on (root, seed, configuration) only, not on how many seeds run beside it.
+    A seed's result depends on (root, seed, configuration) only, not on how many seeds run beside it. With P settings every
+    seed runs in each of them, with the same keys and the same agents (common random numbers) as in a run of that setting
+    alone. All results then have a leading axis of rows = P * seeds, setting-major: row = p * seeds + seed.
+
+    >>> from fedpg.algorithms import pavg
+    >>> from fedpg.quadratic import bowls, quadratic
+    >>> problem, local_lrs = quadratic(4), np.array([0.01, 0.1, 1.0])
+    >>> algorithm_of = lambda local_lr: pavg(problem, local_lr=local_lr)
+    >>> Simulator(problem, algorithm_of, lambda key: bowls(key, 5, 0.5), seeds=4, settings=local_lrs).rows
+    12
 
     Args:
         problem: what is learned and how it is evaluated.
-        algorithm: how.
+        algorithm: how; with `settings`, the function setting -> Algorithm.
         agents_of: makes the agents of one seed from a key.
         prepare: what is done to all agents on the host, once; see `World`.
         host: steps the environments in Python, if they cannot be traced. The program then runs on one CPU device, where
             calling out of it is cheapest.
         root: the run's `--seed`.
         seeds: how many seeds, numbered from 0.
-        chunk: the most seeds in one call; by default what fits in memory.
+        chunk: the most rows in one call; by default what fits in memory.
+        settings: hyper-parameters to compare, a pytree of arrays with one leading axis P. `algorithm` gets that pytree without
+            the axis, of traced values: step-sizes and beta may differ between settings, but not what shapes the program
+            (local steps, warm-up), and a value that means nothing is not refused.
+
+    Attributes:
+        seeds: how many seeds.
+        rows: how many results: seeds, times P if there are settings.
+        chunk: rows in one call.
+        constants: the agents as drawn, axes (seeds, N, ...).
+        traffic: what one row sends.
+        log: what went wrong in the environments of a host, by seed and agent.
     """
 
     def __init__(
         self,
         problem: Problem,
-        algorithm: Algorithm,
+        algorithm: Algorithm | Callable[[Any], Algorithm],
         agents_of: AgentsOf,
         *,
         prepare: Callable[[Any], Any] | None = None,
@@ -96,76 +95,42 @@ class Simulator:
         root: int = 0,
         seeds: int = 1,
         chunk: int | None = None,
+        settings: Any = None,
     ) -> None:
-        self._problem, self._algorithm, self._root, self._host = problem, algorithm, root, host
-        self.seeds = seeds
-        devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), seeds)]
+        algorithm_of = (lambda setting: algorithm) if settings is None else algorithm
+        rows = all_rows(seeds, settings)
+        self._host, self.seeds, self.rows = host, seeds, len(rows.seed)
+        devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), self.rows)]
         self.constants, agents = make_agents(agents_of, prepare, root, seeds, devices[0])
-        budget = HOST_BUDGET if host else memory_budget(devices[0]) * len(devices)
-        self.chunk = chunk_size(seeds, chunk or budget // self._seed_bytes(agents), len(devices))
-        ids = np.minimum(np.arange(-(-seeds // self.chunk) * self.chunk), seeds - 1)  # the last chunk is filled up with copies
-        mesh, by_seed, same = Mesh(np.array(devices), ("seeds",)), PartitionSpec("seeds"), PartitionSpec()
-
+        budget = chunks.HOST_BUDGET if host else chunks.memory_budget(devices[0]) * len(devices)
+        self.chunk = chunks.chunk_size(self.rows, chunk or budget // chunks.row_bytes(problem, agents), len(devices))
+        numbers = np.arange(-(-self.rows // self.chunk) * self.chunk).reshape(-1, self.chunk)
+        self._numbers = np.minimum(numbers, self.rows - 1)  # the last chunk is filled up with copies
+        mesh, by_row, same = Mesh(np.array(devices), ("rows",)), PartitionSpec("rows"), PartitionSpec()
         options = COMPILER_OPTIONS.get(devices[0].platform)
 
         def program(function: Callable, in_specs: tuple) -> Callable:
             if len(devices) > 1:
-                function = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_seed, check_vma=False)
+                function = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_row, check_vma=False)
             return jax.jit(function, compiler_options=options)
 
+        start, advance, evaluate = stages(problem, algorithm_of, root)
         self._programs = {
-            "start": program(jax.vmap(self._start_seed), (by_seed, by_seed)),
-            "advance": program(jax.vmap(self._advance_seed, (0, 0, 0, None, None)), (by_seed, by_seed, by_seed, same, same)),
-            "evaluate": program(jax.vmap(self._evaluate_seed, (0, 0, 0, None)), (by_seed, by_seed, by_seed, same)),
+            "start": program(jax.vmap(start), (by_row, by_row)),
+            "advance": program(jax.vmap(advance, (0, 0, 0, None, None)), (by_row, by_row, by_row, same, same)),
+            "evaluate": program(jax.vmap(evaluate, (0, 0, 0, None)), (by_row, by_row, by_row, same)),
         }
         # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
-        self._placement = NamedSharding(mesh, by_seed) if len(devices) > 1 else SingleDeviceSharding(devices[0])
-        self._ids = [jax.device_put(part, self._placement) for part in ids.reshape(-1, self.chunk)]
-        self._agents = [jax.device_put(trees.take(agents, part), self._placement) for part in ids.reshape(-1, self.chunk)]
-        self.traffic = traffic.measure(problem, algorithm, trees.take(self._agents[0], 0))
+        self._placement = NamedSharding(mesh, by_row) if len(devices) > 1 else SingleDeviceSharding(devices[0])
+        parts = [trees.take(rows, numbers) for numbers in self._numbers]
+        # Chunks of the same seeds, in different settings, share their agents.
+        agents_of_seeds = functools.cache(lambda ids: jax.device_put(trees.take(agents, np.array(ids)), self._placement))
+        self._parts = [jax.device_put(part, self._placement) for part in parts]
+        self._agents = [agents_of_seeds(tuple(part.seed.tolist())) for part in parts]
+        first = algorithm_of(trees.take(self._parts[0].setting, 0))
+        self.traffic = traffic.measure(problem, first, trees.take(self._agents[0], 0))
         self._states: list[SeedState] = []
         self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
-
-    def _seed_bytes(self, agents: Any) -> int:
-        """About how much memory one seed takes while it runs; `agents` are those of all seeds."""
-
-        def one_sample(key: jax.Array, agents: Any) -> Any:
-            problem, agent = self._problem, trees.take(trees.take(agents, 0), 0)
-            return problem.sample(key, problem.init_params(key), agent, problem.init_memory())[0]
-
-        sample = jax.eval_shape(one_sample, jax.random.key(0), agents)
-        count = jax.tree.leaves(agents)[0].shape[1]
-        return WORKING_COPIES * count * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(sample))
-
-    # -- one seed, traced ------------------------------------------------------------------------------------------
-
-    def _round(self, exchange: Exchange, purpose: Purpose, seed: Any, round: Any, state: SeedState, members: Any) -> SeedState:
-        count = jax.tree.leaves(members)[0].shape[0]
-        keys = jax.vmap(lambda i: agent_key(self._root, seed, round, i, purpose))(jnp.arange(count))
-        update = jax.vmap(exchange.local_update, (0, None, 0, 0))
-        messages, agents, infos = update(keys, state.server.shared, state.agents, members)
-        return settle(state, round, exchange.aggregate, messages, agents, infos)
-
-    def _start_seed(self, seed: jax.Array, agents: Any) -> SeedState:
-        members = participants(self._algorithm, agents)
-        state = start(self._problem, self._algorithm, self._root, seed, jax.tree.leaves(members)[0].shape[0])
-        for number, exchange in enumerate(self._algorithm.warmup):
-            state = self._round(exchange, Purpose.WARMUP, seed, number, state, members)
-        return state
-
-    def _advance_seed(self, seed: jax.Array, state: SeedState, agents: Any, first: jax.Array, count: jax.Array) -> SeedState:
-        members = participants(self._algorithm, agents)
-        exchange = Exchange(self._algorithm.local_update, self._algorithm.aggregate)
-
-        def body(i: jax.Array, state: SeedState) -> SeedState:
-            return self._round(exchange, Purpose.TRAIN, seed, first + i, state, members)
-
-        return jax.lax.fori_loop(0, count, body, state)
-
-    def _evaluate_seed(self, seed: jax.Array, state: SeedState, agents: Any, round: jax.Array) -> Scores:
-        return scores(self._problem, self._algorithm, self._root, seed, round, state, agents)
-
-    # -- all seeds, on the host ------------------------------------------------------------------------------------
 
     @property
     def compilations(self) -> dict[str, int]:
@@ -174,50 +139,48 @@ class Simulator:
 
     def agents(self) -> Any:
         """The agents' params, as NumPy arrays with axes (seeds, N, ...)."""
-        return self._gather(self._agents)
+        return self._gather(self._agents[: -(-self.seeds // self.chunk)], self.seeds)
 
     def template(self) -> SeedState:
         """The shapes of `state()`, without running anything."""
-        one_chunk = jax.eval_shape(self._programs["start"], self._ids[0], self._agents[0])
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.seeds, *x.shape[1:]), x.dtype), one_chunk)
+        one_chunk = jax.eval_shape(self._programs["start"], self._parts[0], self._agents[0])
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.rows, *x.shape[1:]), x.dtype), one_chunk)
 
     def start(self) -> None:
         """Round 0: initial params, and u_0 where the algorithm has one."""
-        self._states = [self._programs["start"](ids, agents) for ids, agents in zip(self._ids, self._agents, strict=True)]
+        self._states = [self._programs["start"](*given) for given in zip(self._parts, self._agents, strict=True)]
         jax.block_until_ready(self._states)
         self.log.collect(0, "warm-up")
 
     def advance(self, first: int, count: int) -> None:
-        """Runs rounds first .. first+count-1 on every seed."""
+        """Runs rounds first .. first+count-1 on every row."""
         # With a host one round at a time, so that what goes wrong there is known by its round.
         for begin, rounds in [(r, 1) for r in range(first, first + count)] if self._host else [(first, count)]:
-            rows = zip(self._ids, self._states, self._agents, strict=True)
-            self._states = [self._programs["advance"](*row, begin, rounds) for row in rows]
+            calls = zip(self._parts, self._states, self._agents, strict=True)
+            self._states = [self._programs["advance"](*given, begin, rounds) for given in calls]
             jax.block_until_ready(self._states)
             self.log.collect(begin, "training")
 
     def evaluate(self, round: int) -> Scores:
-        """Scores of every seed as NumPy arrays, leading axis seeds."""
-        rows = zip(self._ids, self._states, self._agents, strict=True)
-        found = self._gather([self._programs["evaluate"](*row, round) for row in rows])
+        """Scores of every row as NumPy arrays, leading axis rows."""
+        calls = zip(self._parts, self._states, self._agents, strict=True)
+        found = self._gather([self._programs["evaluate"](*given, round) for given in calls], self.rows)
         self.log.collect(round, "evaluation")
         return found
 
     def state(self) -> SeedState:
-        """The state of every seed as NumPy arrays, leading axis seeds."""
-        return self._gather(self._states)
+        """The state of every row as NumPy arrays, leading axis rows."""
+        return self._gather(self._states, self.rows)
 
     def load(self, state: SeedState) -> None:
         """Goes on from a state that `state` returned."""
-        rows = np.concatenate([np.asarray(ids) for ids in self._ids])
-        filled = jax.tree.map(lambda x: np.asarray(x)[rows], state)
-        parts = [slice(i * self.chunk, (i + 1) * self.chunk) for i in range(len(self._ids))]
-        self._states = [jax.device_put(trees.take(filled, part), self._placement) for part in parts]
+        state = jax.tree.map(np.asarray, state)
+        self._states = [jax.device_put(trees.take(state, numbers), self._placement) for numbers in self._numbers]
 
     def reset_info(self) -> None:
         """Forgets what was counted since the last evaluation."""
         zero = jax.device_put(trees.broadcast(no_info(), self.chunk), self._placement)
         self._states = [state._replace(info=zero, refused=jnp.zeros_like(state.refused)) for state in self._states]
 
-    def _gather(self, parts: list) -> Any:
-        return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs])[: self.seeds], *parts)
+    def _gather(self, parts: list, count: int) -> Any:
+        return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs])[:count], *parts)
