@@ -9,6 +9,7 @@ from fedpg.errors import UserError, choose
 
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
+    "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
     "demo": "five different CartPoles, one policy: a table and a picture",
     "theory": "the theorems' beta, step-sizes and B for given constants",
     "bench": "speed on MuJoCo tasks, as ratios against named peers measured in the same run",
@@ -29,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one verb. A mistake of the user's is one line on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(USAGE.format("\n".join(f"  {verb:8} {does}" for verb, does in VERBS.items())))
+        print(USAGE.format("\n".join(f"  {verb:9} {does}" for verb, does in VERBS.items())))
         return 0
     try:
         verb = choose("verb", argv[0], VERBS)

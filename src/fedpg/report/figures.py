@@ -34,15 +34,66 @@ def curve(label: str, rows: list[dict[str, Any]], x: str = "round") -> Curve:
     return Curve(label, np.array([row[x] for row in rows]), table["return"], table["return_worst"])
 
 
+class Line(NamedTuple):
+    """One line of a panel.
+
+    Attributes:
+        label: what to call it.
+        x, y: where it goes, (T,) each.
+        low, high: its 95 % interval, (T,); None without.
+        style: matplotlib's: "-", "--", ":", "o" for points only, "o-" for both.
+    """
+
+    label: str
+    x: Any
+    y: Any
+    low: Any = None
+    high: Any = None
+    style: str = "-"
+
+
+class Panel(NamedTuple):
+    """One set of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: list[Line]
+    x_log: bool = False
+    y_log: bool = False
+
+
+def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> Path:
+    """Panels side by side, lines of the same label in the same colour everywhere. Returns where they were saved."""
+    pyplot = _pyplot()
+    columns = min(columns, len(drawn))
+    shape = -(-len(drawn) // columns), columns
+    figure, grid = pyplot.subplots(*shape, figsize=(5.6 * columns, 4.0 * shape[0]), layout="constrained", squeeze=False)
+    labels = list(dict.fromkeys(line.label for panel in drawn for line in panel.lines))
+    for axes, panel in zip(grid.flat, drawn, strict=False):
+        for line in panel.lines:
+            color = f"C{labels.index(line.label) % 10}"
+            x, y, low, high = (np.array(v, float) if v is not None else None for v in line[1:5])
+            axes.plot(x, y, line.style, label=line.label, color=color, linewidth=1.8, markersize=4)
+            if low is not None:
+                axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+        axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+        if panel.x_log:
+            axes.set_xscale("log")
+        if panel.y_log:
+            axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    for axes in grid.flat[len(drawn) :]:
+        axes.set_visible(False)
+    figure.suptitle(title)
+    return _saved(figure, path)
+
+
 def learning_curves(curves: list[Curve], path: Path, *, title: str, x_label: str = "round") -> Path:
     """Mean and 95 % interval over seeds, one line per algorithm, its worst agent dashed. Returns where it was saved."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("pictures need matplotlib: pip install 'fedpg[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=(8, 4.8), layout="constrained")
     for one in curves:
         mean, worst = estimate(one.mean), estimate(one.worst)
@@ -54,7 +105,23 @@ def learning_curves(curves: list[Curve], path: Path, *, title: str, x_label: str
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right", frameon=False)
+    return _saved(figure, path)
+
+
+def _pyplot() -> Any:
+    """matplotlib.pyplot, drawing into files."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError("pictures need matplotlib: pip install 'fedpg[plot]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _saved(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    _pyplot().close(figure)
     return path

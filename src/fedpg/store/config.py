@@ -35,7 +35,7 @@ class Config:
     """What the agents live in: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any
     Gymnasium environment); module:function or file.py:function (your own)."""
     algorithm: str = "fedsvrpg-m"
-    """How they learn: fedsvrpg-m, fedhapg-m, pavg, heavy-ball, local-only, pooled."""
+    """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (as printed); pavg, heavy-ball, local-only, pooled."""
     agents: int = 5
     """N, how many agents, each with its own environment."""
     heterogeneity: PresetFloat = None
