@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from fedpg import policies
 from fedpg.algorithms.base import Algorithm
 from fedpg.engines.simulator import AgentsOf, Simulator
-from fedpg.experiments.outcome import Tell
-from fedpg.problem import Problem
+from fedpg.envs import worlds
+from fedpg.problem import Problem, policy_gradient
 
 
 class Sweep(NamedTuple):
@@ -30,6 +31,17 @@ class Sweep(NamedTuple):
     objective: np.ndarray
     grad_norm_sq: np.ndarray | None
     trajectories: np.ndarray
+
+
+def federation(
+    env: str, agents: int, heterogeneity: float, env_options: dict[str, Any] | None = None, **settings: Any
+) -> tuple[Problem, AgentsOf]:
+    """The problem of a compiled environment (not MuJoCo's, not one in Python) and how its agents are made.
+
+    `settings` are those of `policy_gradient`.
+    """
+    world = worlds.make_world(env, agents, heterogeneity, env_options or {}, "auto")
+    return policy_gradient(world.environment, policies.make("auto", world.environment), **settings), world.agents_of
 
 
 def sweep(
