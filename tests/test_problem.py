@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cache
+import functools
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.envs.tabular import environment
+from fedpg.envs.tabular import MDP, environment
 from fedpg.errors import UserError
-from fedpg.gradients import batch, exact, hvp
+from fedpg.gradients import batch, exact, hvp, visits
 from fedpg.gradients.baselines import DECAY
+from fedpg.gradients.batch import Batch
+from fedpg.gradients.visits import Visits
 from fedpg.policies import categorical, gaussian, softmax
 from fedpg.problem import policy_gradient
 from helpers import enumeration
@@ -79,7 +83,7 @@ def test_evaluation_of_a_finite_mdp_is_exact() -> None:
     assert_trees_close(evaluation.gradient, GRADIENT(PARAMS, mdp), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("baseline", "weights"), [("none", "trajectory"), ("value", "prefix")])
+@pytest.mark.parametrize(("baseline", "weights"), [("none", "trajectory"), ("value", "trajectory"), ("value", "prefix")])
 def test_sampled_gradients_average_to_the_exact_one(baseline: str, weights: str) -> None:
     """Mean over many samples of g, and of F at other params, within 4.5 standard errors: rollout and estimator together."""
     mdp, problem, count = enumeration.tiny_mdp(), tiny_problem(batch_size=2, baseline=baseline, weights=weights), 4000
@@ -97,25 +101,34 @@ def test_sampled_gradients_average_to_the_exact_one(baseline: str, weights: str)
         assert (np.abs(error) <= 4.5 * np.asarray(estimates.std(0)) / np.sqrt(count)).all()
 
 
-@cache
-def three_trajectories() -> batch.Batch:
-    return jax.jit(tiny_problem(batch_size=3).sample)(KEY, PARAMS, enumeration.tiny_mdp(), ())[0]
+@pytest.mark.parametrize(("option", "kept"), [({}, Visits), ({"baseline": "time"}, Batch), ({"weights": "prefix"}, Batch)])
+def test_trajectories_are_kept_only_where_counts_do_not_suffice(option: dict, kept: type) -> None:
+    problem = tiny_problem(**option)
+    sample, _ = jax.eval_shape(problem.sample, KEY, PARAMS, enumeration.tiny_mdp(), problem.init_memory())
+    assert isinstance(sample, kept)
 
 
-@pytest.mark.parametrize(("weights", "cap"), [("prefix", 2.0), ("truncated", 1.01), ("self-normalised", 2.0)])
-def test_options_reach_the_estimators(weights: str, cap: float) -> None:
+@pytest.mark.parametrize(
+    ("module", "weights", "cap"), [(batch, "prefix", 2.0), (visits, "truncated", 1.01), (visits, "self-normalised", 2.0)]
+)
+def test_options_reach_the_estimators(module: ModuleType, weights: str, cap: float) -> None:
     """The problem's functions are those of `gradients`, with its discount, kind of weight and cap."""
     problem = tiny_problem(batch_size=3, weights=weights, weight_cap=cap)
     there, vector = normal_like(3, PARAMS), normal_like(2, PARAMS)
+    discount = {"discount": DISCOUNT} if module is batch else {}  # visits were discounted as they were counted
 
     @jax.jit
-    def estimates(sample: batch.Batch) -> tuple:
-        asked = problem.weighted_gradient(sample, there, PARAMS)[0], problem.hessian_vector(sample, PARAMS, vector)
-        direct = batch.weighted_gradient(POLICY, there, PARAMS, sample, DISCOUNT, weights, cap)[0]
-        paper = batch.weighted_gradient(POLICY, there, PARAMS, sample, DISCOUNT)[0]
-        return asked, (direct, hvp.hessian_vector(POLICY, PARAMS, vector, sample, DISCOUNT, weights, cap)), paper
+    def estimates(mdp: MDP) -> tuple:
+        sample, _ = problem.sample(KEY, PARAMS, mdp, ())
 
-    asked, direct, paper = estimates(three_trajectories())
+        def weighted(params: Any, behaviour: Any, **kind: Any) -> Any:
+            return module.weighted_gradient(POLICY, params, behaviour, sample, **discount, **kind)[0]
+
+        chosen = functools.partial(weighted, kind=weights, cap=cap)
+        asked = problem.weighted_gradient(sample, there, PARAMS)[0], problem.hessian_vector(sample, PARAMS, vector)
+        return asked, (chosen(there, PARAMS), hvp.hessian_vector(chosen, PARAMS, vector)), weighted(there, PARAMS)
+
+    asked, direct, paper = estimates(enumeration.tiny_mdp())
     assert_trees_close(asked, direct, rtol=1e-5, atol=1e-6)
     assert largest_difference(asked[0], paper) > 1e-3
 

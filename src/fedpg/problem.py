@@ -12,40 +12,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg import moments
 from fedpg.envs.base import Environment, space_size
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP
 from fedpg.errors import choose, require
-from fedpg.gradients import baselines, batch, exact, hvp, importance
+from fedpg.gradients import batch, exact, hvp, importance, visits
+from fedpg.gradients.estimator import Choices, Usage, total_usage
 from fedpg.gradients.gpomdp import returns_to_go
-from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
-from fedpg.gradients.rollout import Trajectory, rollout
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
-
-class Usage(NamedTuple):
-    """What a sample cost and earned; usages add up.
-
-    Attributes:
-        trajectories: number of trajectories, ().
-        env_steps: executed steps, ().
-        total_return: sum of undiscounted returns, ().
-        observations: the moments of what was seen; () where nobody asks for them.
-    """
-
-    trajectories: jax.Array
-    env_steps: jax.Array
-    total_return: jax.Array
-    observations: Any = ()
-
-
-def total_usage(usages: Usage) -> Usage:
-    """Adds up usages along their leading axis."""
-    seen = moments.merge(usages.observations) if usages.observations else ()
-    return Usage(*(jnp.sum(x, axis=0) for x in usages[:3]), seen)
+__all__ = ["Evaluation", "Problem", "Usage", "policy_gradient", "total_usage"]
 
 
 class Evaluation(NamedTuple):
@@ -106,6 +84,8 @@ def policy_gradient(
 ) -> Problem:
     """The reinforcement-learning problem of the paper, with its practical options.
 
+    A sample is a batch of trajectories, or of visit counts where those suffice: the same estimates, several times faster.
+
     Args:
         environment: what the agents live in.
         policy: what they learn.
@@ -124,31 +104,15 @@ def policy_gradient(
     require(weight_cap > 1.0, f"weight-cap must be above 1, not {weight_cap}: every weight is 1 on its own policy")
     choose("weights", weights, importance.KINDS)
     require(weights != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: that of one is always 1")
-    fitted = baselines.make(baseline, environment, horizon)
+    choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, weights, weight_cap, watch_observations)
+    estimator = (visits if visits.applies(environment, policy, choices) else batch).estimator(environment, policy, choices)
 
-    def trajectories(key: jax.Array, params: Params, agent: Any, count: int) -> Trajectory:
-        keys = jax.random.split(key, count)
-        if isinstance(environment, HostEnvironment):
-            return host_rollouts(environment, policy, horizon, keys, params, agent)
-        return jax.vmap(lambda k: rollout(environment, policy, horizon, k, params, agent))(keys)
+    def weighted_gradient(drawn: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
+        f, statistics = estimator.weighted_gradient(drawn, params, behaviour)
+        return policy.free(f), statistics
 
-    def sample(key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[batch.Batch, Any]:
-        tau = trajectories(key, params, agent, batch_size)
-        values = jax.vmap(fitted.predict, (None, 0))(memory, tau)
-        drawn = batch.Batch(tau, values, jnp.ones(()))
-        memory = fitted.update(memory, tau, jax.vmap(baselines.targets, (0, None))(tau.reward, discount))
-        return batch.normalise_advantages(drawn, discount) if normalise_advantages else drawn, memory
-
-    def weighted_gradient(drawn: batch.Batch, params: Params, behaviour: Params) -> tuple[Params, Weights]:
-        g, statistics = batch.weighted_gradient(policy, params, behaviour, drawn, discount, weights, weight_cap)
-        return policy.free(g), statistics
-
-    def usage(drawn: batch.Batch) -> Usage:
-        tau = drawn.trajectory
-        seen = ()
-        if watch_observations:
-            seen = moments.observed(tau.observation.reshape(tau.mask.size, -1), tau.mask.reshape(-1))
-        return Usage(jnp.asarray(tau.reward.shape[0]), jnp.sum(tau.mask).astype(int), jnp.sum(tau.reward), seen)
+    def hessian_vector(drawn: Any, params: Params, vector: Params) -> Params:
+        return hvp.hessian_vector(lambda at, behaviour: weighted_gradient(drawn, at, behaviour)[0], params, vector)
 
     def evaluate_exactly(key: jax.Array, params: Params, mdp: MDP) -> Evaluation:
         return Evaluation(
@@ -158,7 +122,8 @@ def policy_gradient(
         )
 
     def evaluate_episodes(key: jax.Array, params: Params, agent: Any) -> Evaluation:
-        reward = trajectories(key, params, agent, eval_episodes).reward
+        keys = jax.random.split(key, eval_episodes)
+        reward = batch.trajectories(environment, policy, horizon, keys, params, agent).reward
         discounted = jax.vmap(returns_to_go, (0, None))(reward, discount)[:, 0]
         return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
 
@@ -167,14 +132,12 @@ def policy_gradient(
 
     return Problem(
         init_params=policy.init,
-        init_memory=fitted.init,
-        sample=sample,
-        gradient=lambda drawn, params: policy.free(batch.gradient(policy, params, drawn, discount)),
+        init_memory=estimator.init_memory,
+        sample=estimator.sample,
+        gradient=lambda drawn, params: policy.free(estimator.gradient(drawn, params)),
         weighted_gradient=weighted_gradient,
-        hessian_vector=lambda drawn, params, vector: policy.free(
-            hvp.hessian_vector(policy, params, vector, drawn, discount, weights, weight_cap)
-        ),
-        usage=usage,
+        hessian_vector=hessian_vector,
+        usage=estimator.usage,
         evaluate=evaluate,
         project=policy.project,
         step_floats=space_size(environment.observation_space) + space_size(environment.action_space) + 1,

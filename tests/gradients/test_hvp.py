@@ -60,7 +60,7 @@ def test_equals_the_printed_formula(name: str) -> None:
     def mean(params: Any, vector: Any) -> Any:
         return jax.tree.map(lambda *x: sum(x) / BATCH, *(printed(policy, params, vector, batch, b) for b in range(BATCH)))
 
-    product = jax.jit(lambda p, v: hessian_vector(policy, p, v, batch, DISCOUNT))
+    product = jax.jit(lambda p, v: hessian_vector(lambda at, by: weighted_gradient(policy, at, by, batch, DISCOUNT)[0], p, v))
     assert_trees_close(product(params, vector), mean(params, vector), rtol=1e-9, atol=1e-11)
 
 
@@ -69,12 +69,14 @@ def test_is_the_derivative_of_f(kind: str) -> None:
     """Central difference of F(th + eps v; tau, th), for every kind of weight."""
     policy, params, vector, batch = make_case("categorical")
 
+    def weighted(at: Any, behaviour: Any) -> Any:
+        return weighted_gradient(policy, at, behaviour, batch, DISCOUNT, kind)[0]
+
     @jax.jit
     def f(epsilon: float) -> Any:
-        at = jax.tree.map(lambda p, v: p + epsilon * v, params, vector)
-        return weighted_gradient(policy, at, params, batch, DISCOUNT, kind)[0]
+        return weighted(jax.tree.map(lambda p, v: p + epsilon * v, params, vector), params)
 
     step = 1e-5
     difference = jax.tree.map(lambda up, down: (up - down) / (2 * step), f(step), f(-step))
-    product = jax.jit(lambda p: hessian_vector(policy, p, vector, batch, DISCOUNT, kind))(params)
+    product = jax.jit(lambda p: hessian_vector(weighted, p, vector))(params)
     assert_trees_close(product, difference, rtol=1e-5, atol=1e-7)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -31,16 +31,17 @@ EXACT_PRODUCT = jax.jit(lambda params, vector, mdp: jax.jvp(lambda p: EXACT(p, m
 G = each(lambda b, params: gradient(POLICY, params, b, DISCOUNT))
 
 
-@cache
+@functools.cache
 def weighted(kind: str) -> Callable[..., Any]:
     """F(params; tau, behaviour) of every trajectory, as a function of (tau, baseline, params, behaviour)."""
     return each(lambda b, params, behaviour: weighted_gradient(POLICY, params, behaviour, b, DISCOUNT, kind)[0])
 
 
-@cache
+@functools.cache
 def lambdas(kind: str) -> Callable[..., Any]:
     """Lambda of every trajectory, as a function of (tau, baseline, params, vector)."""
-    return each(lambda b, params, vector: hessian_vector(POLICY, params, vector, b, DISCOUNT, kind))
+    f = functools.partial(weighted_gradient, POLICY, discount=DISCOUNT, kind=kind)
+    return each(lambda b, params, vector: hessian_vector(lambda at, behaviour: f(at, behaviour, b)[0], params, vector))
 
 
 class World(NamedTuple):

@@ -6,7 +6,7 @@ Observations are state indices; every quantity of the theory can be computed exa
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,11 @@ def _transition(uniform: jax.Array, state: jax.Array, action: jax.Array, mdp: MD
 def environment(name: str, states: int, actions: int) -> Environment:
     """A finite MDP as an `Environment`; its params are an `MDP`."""
     return Environment(name, Discrete(states), Discrete(actions), _reset, _transition, uniforms)
+
+
+def is_tabular(environment: Any) -> bool:
+    """Whether it is a finite MDP that was made here and not altered since: `MDP` params then say all about it."""
+    return isinstance(environment, Environment) and environment[3:] == (_reset, _transition, uniforms)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,10 +53,18 @@ def _none() -> Baseline:
 
 
 class Average(NamedTuple):
-    """A decayed mean per cell: sum of targets and of visits."""
+    """A decayed mean per cell: sum of targets and of visits, each (cells,)."""
 
     total: jax.Array
     visits: jax.Array
+
+    def mean(self) -> jax.Array:
+        """The mean target in every cell, 0 where nothing was seen, (cells,)."""
+        return self.total / jnp.maximum(self.visits, 1e-6)
+
+    def add(self, total: jax.Array, visits: jax.Array) -> Average:
+        """With the sums of a new batch; what was known before counts less."""
+        return Average(DECAY * self.total + total, DECAY * self.visits + visits)
 
 
 def _averages(cells: int, cell_of: Callable[[Trajectory], jax.Array]) -> Baseline:
@@ -64,12 +72,11 @@ def _averages(cells: int, cell_of: Callable[[Trajectory], jax.Array]) -> Baselin
 
     def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
         cell = jax.nn.one_hot(jax.vmap(cell_of)(tau), cells) * tau.mask[..., None]  # (B, H, cells)
-        total, visits = jnp.einsum("bhc,bh->c", cell, target), jnp.sum(cell, axis=(0, 1))
-        return Average(DECAY * state.total + total, DECAY * state.visits + visits)
+        return state.add(jnp.einsum("bhc,bh->c", cell, target), jnp.sum(cell, axis=(0, 1)))
 
     return Baseline(
         lambda: Average(jnp.zeros(cells), jnp.zeros(cells)),
-        lambda state, tau: (state.total / jnp.maximum(state.visits, 1e-6))[cell_of(tau)],
+        lambda state, tau: state.mean()[cell_of(tau)],
         update,
     )
 
@@ -78,7 +85,7 @@ def _time(horizon: int) -> Baseline:
     """Mean return-to-go at each time: step t is in cell t."""
 
     def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
-        return Average(DECAY * state.total + jnp.sum(tau.mask * target, axis=0), DECAY * state.visits + jnp.sum(tau.mask, axis=0))
+        return state.add(jnp.sum(tau.mask * target, axis=0), jnp.sum(tau.mask, axis=0))
 
     return _averages(horizon, lambda tau: jnp.arange(horizon))._replace(update=update)
 

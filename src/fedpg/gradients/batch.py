@@ -1,17 +1,22 @@
-"""g and F averaged over a batch of trajectories, in one backward pass."""
+"""g and F averaged over a batch of trajectories, in one backward pass: the estimator for any environment."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedpg.gradients import importance
+from fedpg import moments
+from fedpg.envs.base import Environment
+from fedpg.envs.host import HostEnvironment
+from fedpg.gradients import baselines, importance
 from fedpg.gradients.baselines import targets
+from fedpg.gradients.estimator import Choices, Estimator, Usage
 from fedpg.gradients.gpomdp import coefficients, surrogate
+from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
-from fedpg.gradients.rollout import Trajectory, log_probs
+from fedpg.gradients.rollout import Trajectory, log_probs, rollout
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
@@ -77,3 +82,43 @@ def weighted_gradient(
         w = jnp.exp(importance.log_weights(ratios, kind, cap))
         coefficient = w[:, None] * jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
     return _ascent(policy, params, batch, batch.scale * coefficient), importance.statistics(ratios)
+
+
+def trajectories(
+    environment: Environment | HostEnvironment, policy: Policy, horizon: int, keys: jax.Array, params: Params, agent: Any
+) -> Trajectory:
+    """One trajectory for each of `keys`, leading axis B."""
+    if isinstance(environment, HostEnvironment):
+        return host_rollouts(environment, policy, horizon, keys, params, agent)
+    return jax.vmap(lambda k: rollout(environment, policy, horizon, k, params, agent))(keys)
+
+
+def estimator(environment: Environment | HostEnvironment, policy: Policy, choices: Choices) -> Estimator:
+    """Samples are a `Batch`; the memory is the baseline's state."""
+    fitted = baselines.make(choices.baseline, environment, choices.horizon)
+    discount = choices.discount
+
+    def sample(key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Batch, Any]:
+        keys = jax.random.split(key, choices.batch_size)
+        tau = trajectories(environment, policy, choices.horizon, keys, params, agent)
+        values = jax.vmap(fitted.predict, (None, 0))(memory, tau)
+        drawn = Batch(tau, values, jnp.ones(()))
+        memory = fitted.update(memory, tau, jax.vmap(targets, (0, None))(tau.reward, discount))
+        return normalise_advantages(drawn, discount) if choices.normalise_advantages else drawn, memory
+
+    def usage(drawn: Batch) -> Usage:
+        tau = drawn.trajectory
+        seen = ()
+        if choices.watch_observations:
+            seen = moments.observed(tau.observation.reshape(tau.mask.size, -1), tau.mask.reshape(-1))
+        return Usage(jnp.asarray(tau.reward.shape[0]), jnp.sum(tau.mask).astype(int), jnp.sum(tau.reward), seen)
+
+    return Estimator(
+        init_memory=fitted.init,
+        sample=sample,
+        gradient=lambda drawn, params: gradient(policy, params, drawn, discount),
+        weighted_gradient=lambda drawn, params, behaviour: weighted_gradient(
+            policy, params, behaviour, drawn, discount, choices.weights, choices.weight_cap
+        ),
+        usage=usage,
+    )

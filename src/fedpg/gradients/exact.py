@@ -10,11 +10,15 @@ from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
 
-def table(policy: Policy, params: Params, mdp: MDP) -> jax.Array:
-    """pi(a|s) for every state and action of a policy on discrete spaces, (S, A)."""
-    states, actions = mdp.reward.shape
+def log_table(policy: Policy, params: Params, states: int, actions: int) -> jax.Array:
+    """log pi(a|s) for every state and action of a policy on discrete spaces, (S, A)."""
     log_probs = jax.vmap(jax.vmap(policy.log_prob, (None, None, 0)), (None, 0, None))
-    return jnp.exp(log_probs(params, jnp.arange(states), jnp.arange(actions)))
+    return log_probs(params, jnp.arange(states), jnp.arange(actions))
+
+
+def table(policy: Policy, params: Params, mdp: MDP) -> jax.Array:
+    """pi(a|s), (S, A)."""
+    return jnp.exp(log_table(policy, params, *mdp.reward.shape))
 
 
 def value(mdp: MDP, probabilities: jax.Array, discount: float, horizon: int | None) -> jax.Array:

@@ -2,24 +2,24 @@
 
     Lambda = <grad log p(tau|th), v> g(tau|th) + grad <g(tau|th), v>      with tau ~ th
 
-is the derivative of F(th' ; tau, th) at th' = th along v: one `jax.jvp`, O(H d), no Hessian, no finite difference.
+is the derivative of F(th' ; tau, th) at th' = th along v: one `jax.jvp`, no Hessian, no finite difference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 
-from fedpg.gradients.batch import Batch, weighted_gradient
-from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
 
-def hessian_vector(
-    policy: Policy, params: Params, vector: Params, batch: Batch, discount: float, kind: str = "trajectory", cap: float = 2.0
-) -> Params:
-    """Mean of Lambda over a batch sampled at `params`: an unbiased estimate of (grad^2 J_i(params)) vector."""
+def hessian_vector(weighted_gradient: Callable[[Params, Params], Params], params: Params, vector: Params) -> Params:
+    """Lambda of a sample drawn at `params`: an unbiased estimate of (grad^2 J_i(params)) vector.
 
-    def weighted(at: Params) -> Params:
-        return weighted_gradient(policy, at, params, batch, discount, kind, cap)[0]
-
-    return jax.jvp(weighted, (params,), (vector,))[1]
+    Args:
+        weighted_gradient: (params, behaviour) -> F(params; sample, behaviour).
+        params: where the sample was drawn.
+        vector: v, like params.
+    """
+    return jax.jvp(lambda at: weighted_gradient(at, params), (params,), (vector,))[1]
