@@ -53,6 +53,26 @@ def test_noise_has_the_given_size_and_cancels_between_params() -> None:
     assert [float(x) for x in weights] == [1.0, 1.0, 1.0, 1.0]
 
 
+def test_curvature_noise_is_that_of_the_gradients_difference() -> None:
+    """g(xi|th') - g(xi|th) is -A v on average, errs by s |v| in mean square, and is Lambda; J knows nothing of it."""
+    problem, exact, agent, s = quadratic(4, noise=0.5, curvature_noise=3.0), quadratic(4, noise=0.5), bowl(), 3.0
+    params, vector = jnp.ones(4), jnp.array([2.0, -1.0, 0.0, 2.0])
+    samples, _ = jax.jit(jax.vmap(lambda k: problem.sample(k, params, agent, ())))(jax.random.split(KEY, 4000))
+
+    def difference(sample):
+        return problem.gradient(sample, params + vector) - problem.gradient(sample, params)
+
+    error = np.asarray(jax.vmap(difference)(samples)) + np.asarray(agent.curvature @ vector)
+    np.testing.assert_allclose(error.mean(0), 0.0, atol=4.5 * s * 2.0 / np.sqrt(4000))
+    np.testing.assert_allclose(np.sqrt(np.mean(np.sum(error**2, axis=1))), s * 3.0, rtol=0.05)
+    sample = jax.tree.map(lambda x: x[0], samples)
+    np.testing.assert_allclose(problem.hessian_vector(sample, params, vector), difference(sample), rtol=1e-4, atol=1e-4)
+    assert problem.weighted_gradient(sample, params, params + vector)[1].total == 1.0
+    np.testing.assert_array_equal(problem.evaluate(KEY, params, agent).gradient, exact.evaluate(KEY, params, agent).gradient)
+    same, _ = exact.sample(jax.random.split(KEY, 4000)[0], params, agent, ())
+    np.testing.assert_array_equal(sample.noise, same.noise)  # switching it on changes no other draw
+
+
 @pytest.mark.parametrize("heterogeneity", [0.0, 0.5, 2.0])
 def test_bowls(heterogeneity: float) -> None:
     """Identical at 0, spread further the larger the number, and always curved downwards."""

@@ -3,6 +3,10 @@
     J_i(th) = -1/2 (th - c_i)' A_i (th - c_i),     g_i(xi|th) = grad J_i(th) + sigma xi,   xi ~ N(0, I)
 
 The noise does not depend on th, so every importance weight is 1 and Lambda = -A_i v exactly.
+
+With this noise alone the correction of momentum, g(xi|th') - g(xi|th), has no noise at all, which no real problem grants.
+With `curvature_noise` s a draw sees A_i + s diag(z) instead of A_i, z ~ N(0, I): E |s diag(z) v|^2 = s^2 |v|^2, so s is the
+Lipschitz constant, in mean square, of g's noise. Weights are still 1, and Lambda is that draw's difference of gradients.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ class Bowl(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A sample: the agent it came from and its noise, (d,)."""
+    """A sample: the agent it came from, with the curvature that the draw sees, and its noise, (d,)."""
 
     bowl: Bowl
     noise: jax.Array
@@ -43,8 +47,14 @@ def bowls(key: jax.Array, agents: int, heterogeneity: float, dimension: int = 4)
     return Bowl(jax.vmap(jnp.diag)(steepness), centre)
 
 
-def quadratic(dimension: int = 4, noise: float = 0.0) -> Problem:
-    """The problem for `Bowl` agents. Params: (d,)."""
+def quadratic(dimension: int = 4, noise: float = 0.0, curvature_noise: float = 0.0) -> Problem:
+    """The problem for `Bowl` agents. Params: (d,). `noise` is sigma, `curvature_noise` s."""
+
+    def sample(key: jax.Array, params: jax.Array, bowl: Bowl, memory: tuple[()]) -> tuple[Draw, tuple[()]]:
+        if curvature_noise:
+            z = jax.random.normal(jax.random.fold_in(key, 1), (dimension,))
+            bowl = bowl._replace(curvature=bowl.curvature + curvature_noise * jnp.diag(z))
+        return Draw(bowl, jax.random.normal(key, (dimension,))), memory
 
     def gradient(draw: Draw, params: jax.Array) -> jax.Array:
         return -draw.bowl.curvature @ (params - draw.bowl.centre) + noise * draw.noise
@@ -58,7 +68,7 @@ def quadratic(dimension: int = 4, noise: float = 0.0) -> Problem:
     return Problem(
         init_params=lambda key: jnp.zeros(dimension),
         init_memory=lambda: (),
-        sample=lambda key, params, bowl, memory: (Draw(bowl, jax.random.normal(key, (dimension,))), memory),
+        sample=sample,
         gradient=gradient,
         weighted_gradient=lambda draw, params, behaviour: (gradient(draw, params), Weights(one, one, one, one)),
         hessian_vector=lambda draw, params, vector: -draw.bowl.curvature @ vector,
