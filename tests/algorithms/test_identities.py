@@ -10,6 +10,9 @@ import pytest
 from fedpg import trees
 from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.simulator import Simulator
+from fedpg.envs.tabular import environment
+from fedpg.gradients.rollout import rollout
+from fedpg.policies import softmax
 from helpers.compare import assert_trees_close
 from helpers.enumeration import softmax_table
 from helpers.federations import SMALL, bowl, make, rl
@@ -43,6 +46,7 @@ def test_one_agent_one_local_step_is_storm():
     algorithm = make("fedsvrpg-m", small.problem, beta=beta, local_lr=eta, local_steps=1, u0_batches=2)
     engine = run(small, algorithm, rounds, seeds=1)
     agent = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), engine.agents())
+    world = environment("random-mdp", 5, 5)
 
     def score_sum(logits, tau):
         pi, gamma, g = softmax_table(logits), 0.9 ** np.arange(6), np.zeros_like(logits)
@@ -54,8 +58,8 @@ def test_one_agent_one_local_step_is_storm():
         return g
 
     def draw(key, logits):
-        sample, _ = small.problem.sample(key, {"logits": jnp.asarray(logits, jnp.float32)}, agent, ())
-        return jax.tree.map(lambda x: np.asarray(x[0]), sample.trajectory)
+        tau = rollout(world, softmax(world), 6, jax.random.split(key, 1)[0], {"logits": jnp.asarray(logits, jnp.float32)}, agent)
+        return jax.tree.map(np.asarray, tau)
 
     theta = np.zeros((5, 5))
     previous = theta

@@ -1,12 +1,11 @@
 """FedHAPG-S: FedHAPG-M made stable. One trajectory at th_rk, a Hessian-vector product, no importance weights.
 
-    tau ~ p_i(.|th_rk);   v = th_rk - thbar_i,  thbar_i = middle of agent i's path in its last round
-    Y    = Lambda(tau|th_rk, v)                                    an estimate of grad J_i(th_rk) - grad J_i(thbar_i)
-    u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + (1-lambda_i) (g - m_i) + lambda_i Y ]
+    tau ~ p_i(.|th_rk);   Y = Lambda(tau|th_rk, th_rk - thbar_i)     an estimate of grad J_i(th_rk) - grad J_i(thbar_i)
+    u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + a_i Y ]
     th_{r,k+1} = th_rk + eta u_rk
 
 The printed algorithm draws tau between the two ends, where Lambda is unbiased, and then needs weights for g. Here Lambda is
-that of the near end: off by O(|v|^2), which lambda_i notices (`fedpg.algorithms.stabilised`).
+that of the near end, off by O(|th_rk - thbar_i|^2), and a_i says what it has been worth (`fedpg.algorithms.stabilised`).
 """
 
 from __future__ import annotations
@@ -23,14 +22,21 @@ from fedpg.trees import Params
 
 
 def fedhapg_s(
-    problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, lookback: str = "blend"
+    problem: Problem,
+    *,
+    beta: Any = 0.2,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    lookback: str = "fitted",
+    gain: Any = 2.0,
 ) -> Algorithm:
-    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, and with lookback = memory it is the same."""
+    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`. `none` and `memory` make it the same as that."""
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
     return stabilised(
         "fedhapg-s", problem, change,
-        lookback=lookback, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback=lookback, gain=gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
     )  # fmt: skip

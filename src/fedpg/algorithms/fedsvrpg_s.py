@@ -1,10 +1,10 @@
-"""FedSVRPG-S: FedSVRPG-M made stable, what to use in practice. With the memory alone, the default:
+"""FedSVRPG-S: FedSVRPG-M made stable, what to use in practice. By default, with D = 0:
 
     tau ~ p_i(.|th_rk)
-    u_rk = g(tau|th_rk) + (1-beta) [ u_r - m_i ],     m_i = mean of agent i's own gradients in its last round
+    u_rk = beta g(tau|th_rk) + (1-beta) u_r
     th_{r,k+1} = th_rk + eta u_rk
 
-For other ways to look back see `fedpg.algorithms.stabilised`.
+No second gradient, no importance weights, nothing kept by the agents. For the rest see `fedpg.algorithms.stabilised`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,33 @@ from fedpg.trees import Params
 
 
 def fedsvrpg_s(
-    problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, lookback: str = "memory"
+    problem: Problem,
+    *,
+    beta: Any = 0.2,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    lookback: str = "none",
+    gain: Any = None,
 ) -> Algorithm:
     """FedSVRPG-S on `problem`.
 
     Args:
         problem: what is learned.
-        beta: in (0, 1]; 1 is PAvg, bit for bit. The bias of many local steps falls with beta^2.
+        beta: in (0, 1]; 1 is PAvg, bit for bit. Noise and drift of local paths fall with beta, the bias they cause with beta^2.
         local_lr: eta.
         global_lr: lambda; eta K if None.
         local_steps: K.
-        lookback: memory; sample (importance weights, from the middle of the last path); blend (of both).
+        lookback: where D comes from: none, memory, sample (importance weights), fitted.
+        gain: kappa; if None 2 without look back and 1, the printed server, with it.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         anchor, weights = problem.weighted_gradient(sample, centre, params)
         return trees.subtract(g, anchor), weights
 
+    gain = (2.0 if lookback == "none" else 1.0) if gain is None else gain
     return stabilised(
         "fedsvrpg-s", problem, change,
-        lookback=lookback, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback=lookback, gain=gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
     )  # fmt: skip

@@ -1,21 +1,23 @@
-"""What FedSVRPG-S and FedHAPG-S share: momentum that looks back at the agent's own last path, and remembers it.
+"""What FedSVRPG-S and FedHAPG-S share: momentum as a damper, not as an accelerator.
 
-Of its last round agent i keeps the mean gradient m_i = 1/K sum_k g_i(tau|th_k) and the middle of its path
-thbar_i = 1/K sum_k th_k. In a local step of round r it moves along
+An agent walks along the direction that all agents found together, and leans towards its own gradient only by beta:
 
-    D    = (1 - lambda_i) [ g - m_i ] + lambda_i Y          how far its gradient has moved since, measured in two ways
-    u_rk = beta g + (1-beta) [ u_r + D ]
-    th_{r,k+1} = th_rk + eta u_rk
+    agent    u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + D ],      th_{r,k+1} = th_rk + eta u_rk
+    server   ubar = 1/(eta N K) sum_i Delta_i
+             u_{r+1} = u_r + kappa (ubar - u_r),                   theta_{r+1} = theta_r + lambda u_{r+1}
 
-Y is the algorithm's own measurement on the sample at hand, from thbar_i: g - w g(tau|thbar_i) for FedSVRPG-S, a Hessian-vector
-product for FedHAPG-S. Its noise cancels near thbar_i and explodes far from it; that of g - m_i stays as it is. What is used:
+In its noise and in its drift a local path is then beta times that of PAvg. D is what the agent believes its gradient has
+changed by since the last round:
 
-    memory   lambda_i = 0: no second gradient, no importance weights
-    sample   lambda_i = 1: the printed algorithm, but for where it looks back to
-    blend    lambda_i = sum <X, X - Y> / sum |X - Y|^2 over earlier samples, X = g - m_i: the mix of least variance, in [0, 1]
+    none     D = 0: the lag of u_r is accepted, and kappa shortens it
+    memory   D = X = g - m_i, m_i the mean of the agent's own gradients in its last round: no lag, all the noise of g
+    sample   D = Y, measured on the sample at hand from thbar_i, the middle of the agent's last path: g - w g(tau|thbar_i)
+             for FedSVRPG-S, a Hessian-vector product for FedHAPG-S. Little noise near thbar_i, far from it any amount
+    fitted   D = a_i Y, with a_i = sum <X_{k+1}, Y_k> / sum |Y_k|^2 over the agent's last rounds, in [0, 1]: what Y has been
+             worth in foretelling the next sample's X, whose noise is not its own
 
-An agent that remembers nothing (its first round) moves along g. The server is that of the printed algorithms. Derivation,
-fixed point and ablation: docs/algorithms/fedsvrpg-s.md.
+In round 0, without u_r, agents move along g; an agent without memory takes D = 0. Derivation, fixed point and ablation:
+docs/algorithms/fedsvrpg-s.md.
 """
 
 from __future__ import annotations
@@ -34,10 +36,9 @@ from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
 
+LOOKBACKS = ("none", "memory", "sample", "fitted")
 FORGET = 0.5
-"""What is kept, at the start of a round, of the sums behind lambda_i."""
-
-LOOKBACKS = ("memory", "sample", "blend")
+"""What is kept, at the start of a round, of the sums behind a_i."""
 
 Change = Callable[[Any, Params, Params, Params], tuple[Params, Weights]]
 """(sample, g, th_rk, thbar_i) -> Y, and the importance weights it used."""
@@ -46,90 +47,101 @@ Change = Callable[[Any, Params, Params, Params], tuple[Params, Weights]]
 class Shared(NamedTuple):
     """Attributes:
     params: theta_r.
-    direction: u_r.
+    direction: u_r; 0 in round 0.
     """
 
     params: Params
     direction: Params
 
 
-class Fit(NamedTuple):
-    """The decayed sums behind lambda_i, () each: <X, X - Y> and |X - Y|^2."""
+class Past(NamedTuple):
+    """What an agent remembers of its last round.
 
+    Attributes:
+        known: 1 if there was one, else 0, ().
+        gradient: m_i.
+        centre: thbar_i.
+        latest: Y of the last local step.
+        along, size: the decayed sums behind a_i, ().
+    """
+
+    known: jax.Array
+    gradient: Params
+    centre: Params
+    latest: Params
     along: jax.Array
-    apart: jax.Array
+    size: jax.Array
 
 
 class AgentState(NamedTuple):
-    """What an agent keeps to itself.
-
-    Attributes:
-        memory: its baseline.
-        knows: 1 once it has taken part in a round, else 0, ().
-        gradient: m_i.
-        centre: thbar_i.
-        fit: behind lambda_i.
+    """Attributes:
+    memory: the agent's baseline.
+    past: a `Past`; () for those who do not look back.
     """
 
     memory: Any
-    knows: jax.Array
-    gradient: Params
-    centre: Params
-    fit: Fit
+    past: Any
 
 
-def inner(a: Params, b: Params) -> jax.Array:
-    """<a, b>, ()."""
-    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), jnp.zeros(()))
-
-
-def share_of(lookback: str, fit: Fit) -> Any:
-    """lambda_i, (); when blending 0 until something was measured."""
-    if lookback == "blend":
-        return jnp.clip(fit.along / jnp.where(fit.apart > 0, fit.apart, 1.0), 0.0, 1.0)
-    return float(lookback == "sample")
+def worth(past: Past) -> jax.Array:
+    """a_i, (); 0 until something was measured."""
+    return jnp.clip(past.along / jnp.where(past.size > 0, past.size, 1.0), 0.0, 1.0)
 
 
 def stabilised(
-    name: str, problem: Problem, change: Change, *, lookback: str, beta: Any, local_lr: Any, global_lr: Any, local_steps: int
+    name: str, problem: Problem, change: Change, *, lookback: str, gain: Any, beta: Any, local_lr: Any, global_lr: Any, local_steps: int
 ) -> Algorithm:
-    """The algorithm whose own measurement of the change since its last round is `change`."""
+    """The algorithm whose own measurement Y of the change since its last round is `change`; `gain` is kappa."""
     choose("lookback", lookback, LOOKBACKS)
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
 
+    def lean(shared: Shared) -> jax.Array:
+        """beta, or 1 while there is no direction to lean on."""
+        return jnp.where(trees.norm_sq(shared.direction) > 0, beta, 1.0)
+
     def init(params: Params) -> tuple[ServerState, AgentState]:
         nothing, zero = trees.zeros_like(params), jnp.zeros(())
-        return ServerState(Shared(params, nothing)), AgentState(problem.init_memory(), zero, nothing, nothing, Fit(zero, zero))
+        past = () if lookback == "none" else Past(zero, nothing, nothing, nothing, zero, zero)
+        return ServerState(Shared(params, nothing)), AgentState(problem.init_memory(), past)
+
+    def look_back(sample: Any, g: Params, params: Params, before: Any, now: Any) -> tuple[Params, Any, Weights]:
+        """D, and what will be remembered of this round, `now`, with this step in it."""
+        if lookback == "none":
+            return trees.zeros_like(g), now, base.no_weights()
+        part, moved, weights = 1.0 / local_steps, trees.subtract(g, before.gradient), base.no_weights()
+        now = now._replace(gradient=trees.add_scaled(now.gradient, part, g), centre=trees.add_scaled(now.centre, part, params))
+        if lookback != "memory":
+            measured, weights = change(sample, g, params, before.centre)
+            along, size = now.along + trees.inner(moved, now.latest), now.size + trees.norm_sq(now.latest)
+            now = now._replace(along=along, size=size, latest=trees.scale(before.known, measured))
+            moved = trees.scale(worth(before), measured) if lookback == "fitted" else measured
+        return trees.scale(before.known, moved), now, weights
 
     def local_update(key: jax.Array, shared: Shared, state: AgentState, agent: Any) -> tuple[Params, AgentState, LocalInfo]:
-        own = jnp.where(state.knows > 0, beta, 1.0)  # who remembers nothing yet moves along g
-        share = share_of(lookback, state.fit)
+        own = lean(shared)
 
         def direction(key: jax.Array, params: Params, carry: tuple) -> tuple[Params, tuple, LocalInfo]:
-            memory, gradient, centre, fit = carry
+            memory, now = carry
             sample, memory = problem.sample(key, params, agent, memory)
             g = problem.gradient(sample, params)
-            moved, weights = trees.subtract(g, state.gradient), base.no_weights()
-            if lookback != "memory":
-                measured, weights = change(sample, g, params, state.centre)
-                apart = trees.subtract(moved, measured)
-                fit = Fit(fit.along + state.knows * inner(moved, apart), fit.apart + state.knows * trees.norm_sq(apart))
-                moved = trees.add_scaled(moved, -share, apart)
-            u = jax.tree.map(lambda g, u_r, d: own * g + (1.0 - own) * (u_r + d), g, shared.direction, moved)
-            part = 1.0 / local_steps
-            carry = memory, trees.add_scaled(gradient, part, g), trees.add_scaled(centre, part, params), fit
-            return u, carry, LocalInfo(problem.usage(sample), weights)
+            d, now, weights = look_back(sample, g, params, state.past, now)
+            u = jax.tree.map(lambda g, u_r, d: own * g + (1.0 - own) * (u_r + d), g, shared.direction, d)
+            return u, (memory, now), LocalInfo(problem.usage(sample), weights)
 
-        nothing = trees.zeros_like(shared.params)
-        carry = state.memory, nothing, nothing, trees.scale(FORGET, state.fit)
+        now = trees.scale(0.0, state.past)
+        if lookback != "none":
+            now = now._replace(known=jnp.ones(()), along=FORGET * state.past.along, size=FORGET * state.past.size)
+        carry = state.memory, now
         params, carry, info = base.local_steps(problem, direction, key, shared.params, carry, local_steps, local_lr)
-        memory, gradient, centre, fit = carry
-        return trees.subtract(params, shared.params), AgentState(memory, jnp.ones(()), gradient, centre, fit), info
+        return trees.subtract(params, shared.params), AgentState(*carry), info
 
     def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-        u, info = base.mean_direction(messages, weights, local_steps, local_lr)
+        before = state.shared.direction
+        ubar, info = base.mean_direction(messages, weights, local_steps, local_lr)
+        kappa = jnp.minimum(gain, 1.0 / lean(state.shared))  # at most what makes u_{r+1} the mean gradient itself
+        u = jax.tree.map(lambda u_r, ubar: u_r + kappa * (ubar - u_r), before, ubar)
         params = problem.project(trees.add_scaled(state.shared.params, global_lr, u))
-        return ServerState(Shared(params, u)), info
+        return ServerState(Shared(params, u)), info._replace(direction_sq=trees.norm_sq(u))
 
     return Algorithm(name, init, local_update, aggregate)
