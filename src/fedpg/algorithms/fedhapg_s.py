@@ -28,15 +28,18 @@ def fedhapg_s(
     local_lr: Any,
     global_lr: Any = None,
     local_steps: int = 1,
-    lookback: str = "fitted",
-    gain: Any = 2.0,
+    lookback: str = "auto",
+    gain: Any = None,
 ) -> Algorithm:
-    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`. `none` and `memory` make it the same as that."""
+    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted and `gain` is 2 by default.
+
+    With lookback none or memory the two are the same.
+    """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
     return stabilised(
         "fedhapg-s", problem, change,
-        lookback=lookback, gain=gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback="fitted" if lookback == "auto" else lookback, gain=2.0 if gain is None else gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
     )  # fmt: skip

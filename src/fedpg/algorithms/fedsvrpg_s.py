@@ -26,7 +26,7 @@ def fedsvrpg_s(
     local_lr: Any,
     global_lr: Any = None,
     local_steps: int = 1,
-    lookback: str = "none",
+    lookback: str = "auto",
     gain: Any = None,
 ) -> Algorithm:
     """FedSVRPG-S on `problem`.
@@ -37,7 +37,7 @@ def fedsvrpg_s(
         local_lr: eta.
         global_lr: lambda; eta K if None.
         local_steps: K.
-        lookback: where D comes from: none, memory, sample (importance weights), fitted.
+        lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
         gain: kappa; if None 2 without look back and 1, the printed server, with it.
     """
 
@@ -45,6 +45,7 @@ def fedsvrpg_s(
         anchor, weights = problem.weighted_gradient(sample, centre, params)
         return trees.subtract(g, anchor), weights
 
+    lookback = "none" if lookback == "auto" else lookback
     gain = (2.0 if lookback == "none" else 1.0) if gain is None else gain
     return stabilised(
         "fedsvrpg-s", problem, change,

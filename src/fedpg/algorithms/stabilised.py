@@ -4,7 +4,7 @@ An agent walks along the direction that all agents found together, and leans tow
 
     agent    u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + D ],      th_{r,k+1} = th_rk + eta u_rk
     server   ubar = 1/(eta N K) sum_i Delta_i
-             u_{r+1} = u_r + kappa (ubar - u_r),                   theta_{r+1} = theta_r + lambda u_{r+1}
+             u_{r+1} = kappa ubar + (1-kappa) u_r,                 theta_{r+1} = theta_r + lambda u_{r+1}
 
 In its noise and in its drift a local path is then beta times that of PAvg. D is what the agent believes its gradient has
 changed by since the last round:
@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.pavg import pavg
 from fedpg.errors import choose
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
@@ -95,6 +96,8 @@ def stabilised(
     choose("lookback", lookback, LOOKBACKS)
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
+    if base.is_one(beta):
+        return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
 
     def lean(shared: Shared) -> jax.Array:
         """beta, or 1 while there is no direction to lean on."""
@@ -140,7 +143,7 @@ def stabilised(
         before = state.shared.direction
         ubar, info = base.mean_direction(messages, weights, local_steps, local_lr)
         kappa = jnp.minimum(gain, 1.0 / lean(state.shared))  # at most what makes u_{r+1} the mean gradient itself
-        u = jax.tree.map(lambda u_r, ubar: u_r + kappa * (ubar - u_r), before, ubar)
+        u = jax.tree.map(lambda u_r, ubar: kappa * ubar + (1.0 - kappa) * u_r, before, ubar)
         params = problem.project(trees.add_scaled(state.shared.params, global_lr, u))
         return ServerState(Shared(params, u)), info._replace(direction_sq=trees.norm_sq(u))
 

@@ -85,22 +85,26 @@ def save(outcome: Outcome, folder: Path) -> Path:
         "panels": [panel._asdict() | {"lines": [line._asdict() for line in panel.lines]} for panel in outcome.panels],
         "made_with": {key: made[key] for key in ("created", "command", "python", "packages", "devices")},
     }
-    path.write_text(json.dumps(fields, indent=1, default=_plain) + "\n")
+    path.write_text(json.dumps(_plain(fields), indent=1) + "\n")
     return path
 
 
 def load(path: Path) -> Outcome:
     """What `save` wrote."""
     fields = json.loads(path.read_text())
-    fields["rows"] = [Row(**row) for row in fields["rows"]]
+    never = {name: float("inf") for name in ("ours", "low", "high")}
+    fields["rows"] = [Row(**never | {k: v for k, v in row.items() if v is not None}) for row in fields["rows"]]
     fields["panels"] = [Panel(**panel | {"lines": [Line(**line) for line in panel["lines"]]}) for panel in fields["panels"]]
     fields.pop("made_with")
     return Outcome(**fields)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy numbers and arrays for JSON, with no more digits than a picture shows; NaN, as in a line that stops, is null."""
-    if isinstance(value, np.ndarray):
-        return [_plain(v) for v in value]
-    number = float(f"{float(value):.6g}")
-    return number if np.isfinite(number) else None
+    """For JSON: plain numbers with no more digits than a picture shows; one that is not finite is null."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (float, np.floating)) or (hasattr(value, "dtype") and np.issubdtype(value.dtype, np.floating)):
+        return float(f"{float(value):.6g}") if np.isfinite(value) else None
+    return value.item() if hasattr(value, "dtype") else value

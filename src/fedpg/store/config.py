@@ -35,7 +35,8 @@ class Config:
     """What the agents live in: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any
     Gymnasium environment); module:function or file.py:function (your own)."""
     algorithm: str = "fedsvrpg-m"
-    """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (as printed); pavg, heavy-ball, local-only, pooled."""
+    """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
+    heavy-ball, local-only, pooled."""
     agents: int = 5
     """N, how many agents, each with its own environment."""
     heterogeneity: PresetFloat = None
@@ -51,7 +52,12 @@ class Config:
     batch: PresetInt = None
     """Trajectories per local step (the paper: 1)."""
     beta: PresetFloat = None
-    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m and heavy-ball."""
+    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s and heavy-ball."""
+    lookback: str = "auto"
+    """How fedsvrpg-s and fedhapg-s guess what has changed since the last round: none, memory, sample, fitted; auto is none for
+    fedsvrpg-s and fitted for fedhapg-s."""
+    gain: Annotated[float | None, _left_out("FLOAT", "the algorithm's")] = None
+    """How fast the server's direction follows in fedsvrpg-s and fedhapg-s; 1 is the printed server."""
     local_lr: PresetFloat = None
     """eta, step-size of a local step."""
     global_lr: Annotated[float | None, _left_out("FLOAT", "eta K")] = None

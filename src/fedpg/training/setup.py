@@ -78,8 +78,8 @@ def resolve(config: Config) -> Config:
     for name in ("agents", "seeds", "eval_every", "eval_episodes"):
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0 <= config.seed < 2**31, f"seed must be from 0 to 2147483647, not {config.seed}")
-    for name in ("beta", "global_lr"):
-        given = getattr(config, name)
+    for name in ("beta", "global_lr", "lookback", "gain"):
+        given = None if getattr(config, name) == "auto" else getattr(config, name)
         meaningless = given is not None and not _accepts(config, name) and not (name == "beta" and given == 1.0)
         require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
 
@@ -106,7 +106,7 @@ def _check_numbers(config: Config) -> None:
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0.0 <= config.heterogeneity < math.inf, f"heterogeneity must be 0 or more and finite, not {config.heterogeneity}")
     require(config.beta is None or 0.0 < config.beta <= 1.0, f"beta must be in (0, 1], not {config.beta}")
-    for name in ("local_lr", "global_lr"):
+    for name in ("local_lr", "global_lr", "gain"):
         value = getattr(config, name)
         require(value is None or 0.0 < value < math.inf, f"{flag(name)} must be positive and finite, not {value}")
     require(0.0 < config.discount <= 1.0, f"discount must be in (0, 1], not {config.discount}")

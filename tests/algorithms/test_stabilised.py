@@ -1,0 +1,145 @@
+"""The stabilised variants against recursions by hand, their fixed point, and what they do with bad measurements."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpg import trees
+from fedpg.algorithms import fedhapg_s, fedsvrpg_m, fedsvrpg_s, pavg
+from fedpg.algorithms.stabilised import LOOKBACKS, Past, worth
+from fedpg.engines.simulator import Simulator
+from fedpg.errors import UserError
+from fedpg.quadratic import Bowl, quadratic
+from helpers.compare import assert_trees_close
+from helpers.federations import SMALL, bowl, make
+
+BOWLS = Bowl(jnp.stack([jnp.diag(jnp.array([1.0, 2.0])), jnp.diag(jnp.array([3.0, 0.5]))]), jnp.array([[1.0, -1.0], [-2.0, 0.5]]))
+GRADIENTS = [lambda th, i=i: -np.asarray(BOWLS.curvature[i], float) @ (th - np.asarray(BOWLS.centre[i], float)) for i in range(2)]
+BETA, ETA, STEPS = 0.3, 0.05, 3
+
+
+def params_after(algorithm, problem, agents_of, rounds, seeds=1):
+    engine = Simulator(problem, algorithm, agents_of, seeds=seeds)
+    engine.start()
+    engine.advance(0, rounds)
+    return engine.state().server.shared.params
+
+
+def by_hand(rounds, *, lookback, gain=1.0, beta=BETA, eta=ETA, steps=STEPS):
+    """theta after some rounds without noise, in NumPy; Y of `sample` is exact on a quadratic, for both variants."""
+    theta, u, past = np.zeros(2), np.zeros(2), [None, None]
+    for _ in range(rounds):
+        own, deltas = (beta, []) if u.any() else (1.0, [])
+        for i, gradient in enumerate(GRADIENTS):
+            th, path, slopes = theta.copy(), [], []
+            for _ in range(steps):
+                g = gradient(th)
+                d = np.zeros(2)
+                if past[i] is not None and lookback == "memory":
+                    d = g - past[i][0]
+                elif past[i] is not None and lookback == "sample":
+                    d = g - gradient(past[i][1])
+                path.append(th)
+                slopes.append(g)
+                th = th + eta * (own * g + (1 - own) * (u + d))
+            past[i] = np.mean(slopes, 0), np.mean(path, 0)
+            deltas.append(th - theta)
+        u = u + min(gain, 1 / own) * (np.mean(deltas, 0) / (eta * steps) - u)
+        theta = theta + eta * steps * u
+    return theta
+
+
+@pytest.mark.parametrize("factory", [fedsvrpg_s, fedhapg_s])
+@pytest.mark.parametrize(("lookback", "gain"), [("none", 2.0), ("none", 100.0), ("memory", 1.0), ("sample", 1.0)])
+def test_the_recursion_is_that_written_by_hand(factory, lookback, gain):
+    problem = quadratic(2)
+    algorithm = factory(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, lookback=lookback, gain=gain)
+    ours = params_after(algorithm, problem, lambda key: BOWLS, 5)
+    np.testing.assert_allclose(ours[0], by_hand(5, lookback=lookback, gain=gain), rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["fedsvrpg-s", "fedhapg-s"])
+@pytest.mark.parametrize("world", ["bowl", "random-mdp"])
+def test_beta_one_is_pavg_bit_for_bit(name, world):
+    small = SMALL[world]()
+    ours, plain = (
+        params_after(make(n, small.problem, **more), small.problem, small.agents_of, 3) for n, more in ((name, {"beta": 1.0}), ("pavg", {}))
+    )
+    assert_trees_close(ours, plain)
+
+
+def test_the_largest_gain_makes_the_server_step_along_the_mean_gradient_of_the_paths():
+    problem = quadratic(2)
+    algorithm = fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, gain=1.0 / BETA)
+    engine = Simulator(problem, algorithm, lambda key: BOWLS)
+    engine.start()
+    engine.advance(0, 1)
+    before = engine.state().server.shared
+    engine.advance(1, 1)
+    theta, u = np.asarray(before.params[0], float), np.asarray(before.direction[0], float)
+    slopes = []
+    for gradient in GRADIENTS:
+        th = theta
+        for _ in range(STEPS):
+            slopes.append(gradient(th))
+            th = th + ETA * (BETA * slopes[-1] + (1 - BETA) * u)
+    np.testing.assert_allclose(engine.state().server.shared.direction[0], np.mean(slopes, 0), rtol=1e-4)
+
+
+def floor(algorithm, problem, agents_of):
+    """|grad J|^2 where a run without noise comes to rest."""
+    engine = Simulator(problem, algorithm, agents_of)
+    engine.start()
+    engine.advance(0, 600)
+    return float(engine.evaluate(600).grad_norm_sq[0])
+
+
+def test_the_bias_of_local_steps_falls_with_beta_squared_and_the_printed_algorithm_keeps_it():
+    """At rest u = 0: agents drift by eta k beta g_i, and only the printed algorithm's beta cancels."""
+    small = bowl(agents=4)
+    steps = {"local_lr": 0.02, "local_steps": 8}
+    plain = floor(pavg(small.problem, **steps), small.problem, small.agents_of)
+    assert plain > 1e-4
+    assert floor(fedsvrpg_m(small.problem, beta=0.3, **steps), small.problem, small.agents_of) == pytest.approx(plain, rel=0.02)
+    beta = 0.25
+    for algorithm in (
+        fedsvrpg_s(small.problem, beta=beta, **steps),
+        fedsvrpg_s(small.problem, beta=beta, lookback="memory", **steps),
+        fedhapg_s(small.problem, beta=beta, **steps),
+    ):
+        assert floor(algorithm, small.problem, small.agents_of) < 1.3 * beta**2 * plain
+
+
+def test_a_measurement_is_worth_what_it_foretold():
+    def past(along, size):
+        return worth(Past(jnp.ones(()), (), (), (), jnp.asarray(along), jnp.asarray(size)))
+
+    assert [float(past(*sums)) for sums in ((0.0, 0.0), (1.0, 4.0), (-1.0, 4.0), (9.0, 4.0))] == [0.0, 0.25, 0.0, 1.0]
+
+
+def test_noise_is_worth_nothing_and_an_exact_measurement_much():
+    """The same bowls; Lambda is exact there. With it replaced by noise, a_i must fall to about nothing."""
+    small = bowl(agents=3, noise=0.1)
+    noisy = small.problem._replace(hessian_vector=lambda draw, params, vector: 10.0 * draw.noise)
+    found = []
+    for problem in (small.problem, noisy):
+        engine = Simulator(problem, fedhapg_s(problem, beta=0.2, local_lr=0.05, local_steps=20), small.agents_of, seeds=4)
+        engine.start()
+        engine.advance(0, 4)
+        found.append(float(np.mean(jax.vmap(jax.vmap(worth))(trees.take(engine.state().agents, slice(None)).past))))
+    assert found[1] < 0.05 < 0.3 < found[0]
+
+
+def test_who_does_not_look_back_keeps_nothing():
+    small = SMALL["random-mdp"]()
+    _, state = make("fedsvrpg-s", small.problem).init(small.problem.init_params(jax.random.key(0)))
+    assert state.past == ()
+
+
+def test_unknown_lookback():
+    with pytest.raises(UserError, match="lookback"):
+        fedsvrpg_s(quadratic(2), local_lr=0.1, lookback="forward")
+    assert LOOKBACKS == ("none", "memory", "sample", "fitted")
