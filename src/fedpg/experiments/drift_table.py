@@ -1,0 +1,98 @@
+"""The table and the pictures of `drift`, from J of every algorithm."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpg.experiments import contest
+from fedpg.experiments.contest import Contest
+from fedpg.experiments.outcome import Row, row
+from fedpg.report.figures import Panel
+
+MANY = 32
+"""The K at which all algorithms are compared."""
+LOSS, LEAD, KEPT = 1.0, 1.0, 0.1
+"""Where PAvg has lost LOSS from its best J, the variant should lead by LEAD and have lost less than KEPT from its own."""
+OURS, THEIRS = "FedSVRPG-S", "PAvg"
+
+Found = dict[tuple[str, int], np.ndarray]
+"""J by (label, K), axes (looks, E, S); the last look is after the last round."""
+
+
+def between(etas: np.ndarray, found: Found, k: int, look: int = -1) -> Contest:
+    """FedSVRPG-S against PAvg."""
+    return Contest(etas, found[OURS, k][look], found[THEIRS, k][look])
+
+
+def everywhere(what: str, one: Contest) -> Row:
+    """The step-size that speaks most against the variant."""
+    at, difference, verdict = contest.worst(one)
+    return row(f"{what}: {OURS} - {THEIRS}, worst eta ({one.etas[at]:.3g})", difference, verdict=verdict)
+
+
+def where_it_is_lost(one: Contest) -> tuple[list[Row], int | None]:
+    """What happens where PAvg has lost LOSS, and which step-size that is; nothing if there is none."""
+    at = contest.first_loss(one.theirs, LOSS)
+    if at is None:
+        return [], None
+    eta, lead, kept = f"K={MANY}, eta={one.etas[at]:.3g}", contest.over_seeds(one.ours[at] - one.theirs[at]), contest.lost(one.ours, at)
+    return [
+        row(f"{eta}: lost by {THEIRS} from its best", contest.lost(one.theirs, at)),
+        row(f"{eta}: {OURS} - {THEIRS}, at least {LEAD:g}", lead, verdict=contest.above(lead, LEAD)),
+        row(f"{eta}: lost by {OURS} from its best, less than {KEPT:g}", kept, verdict=contest.below(kept, KEPT)),
+    ], at
+
+
+def rows(etas: np.ndarray, found: Found) -> tuple[list[Row], list[str]]:
+    """All rows on sampled gradients, and what must be said about them."""
+    table, notes = [], []
+    for k in sorted({k for _, k in found}):
+        one = between(etas, found, k)
+        best = contest.best_difference(one)
+        gain = row(f"K={k}: best over eta, {OURS} - {THEIRS}", best, verdict=contest.higher(best))
+        table += [everywhere(f"K={k}", one), gain]
+    one = between(etas, found, MANY)
+    lost, at = where_it_is_lost(one)
+    table += lost
+    table.append(everywhere(f"K={MANY}, after 3/10 of the rounds", between(etas, found, MANY, 0)))
+    if at is None:
+        notes.append(f"At K={MANY} {THEIRS} loses less than {LOSS:g} beyond its best step-size on this grid: nothing to compare there.")
+    for (label, k), values in found.items():
+        if k != MANY:
+            continue
+        top = contest.best(values[-1])
+        table.append(row(f"K={k}, {label}: best J (eta={etas[top]:.3g})", contest.over_seeds(values[-1][top])))
+        if at is not None:
+            table.append(row(f"K={k}, {label}: J at eta={etas[at]:.3g}", contest.over_seeds(values[-1][at])))
+    return table, notes + contest.failures({f"{label}, K={k}": values[-1] for (label, k), values in found.items()})
+
+
+def _style(label: str) -> str:
+    """The Hessian's are dashed, so that FedSVRPG-S can be seen where both coincide."""
+    return "o--" if label.startswith("FedHAPG") else "o-"
+
+
+def pictures(etas: np.ndarray, found: Found, compared: list[str]) -> list[Panel]:
+    """J against eta: the algorithms `compared` at K = MANY, FedSVRPG-S and PAvg at every K, and what is left at K = MANY."""
+    at_many = {label: values[-1] for (label, k), values in found.items() if k == MANY}
+    axes = {"x_label": "eta", "y_label": "J after the last round", "x_log": True}
+    drawn = [contest.line(label, etas, values, _style(label)) for label, values in at_many.items() if label in compared]
+    panels = [Panel(f"Sampled gradients, K = {MANY}", lines=drawn, **axes)]
+    counts = sorted({k for _, k in found})
+    if len(counts) > 1:
+        lines = [
+            contest.line(f"{label}, K={k}", etas, found[label, k][-1], style)
+            for label, style in ((OURS, "o-"), (THEIRS, "o--"))
+            for k in counts
+        ]
+        panels.append(Panel("Sampled gradients, any K", lines=lines, **axes))
+    others = [label for label in at_many if label not in compared]
+    for title, chosen in (
+        (f"Ablation, K = {MANY}", [label for label in others if "no baseline" not in label]),
+        (f"Without a baseline, K = {MANY}", [label for label in others if "no baseline" in label]),
+    ):
+        if chosen:
+            panels.append(
+                Panel(title, lines=[contest.line(label, etas, at_many[label], _style(label)) for label in (OURS, *chosen)], **axes)
+            )
+    return panels
