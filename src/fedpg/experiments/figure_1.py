@@ -58,7 +58,7 @@ NOTES = [
     "The figure has no numbers: 'mean return over the run' is the area under our curve divided by its rounds, and differences are paired "
     "over seeds. Intervals are 95 % each, not corrected for how many there are.",
     *claims.PAPER_AND_OURS,
-    "FedHAPG-M on HalfCheetah has twice its preset's local-lr, for a 13th of its preset's rounds. Ours runs at its panel's, not at its own.",
+    "FedHAPG-M on HalfCheetah has twice its preset's local-lr, for a 13th of its rounds. Ours runs at its panel's, not at its own.",
     claims.BASELINE,
     f"{claims.LONGER_STEP} '{CONTROL}' is the control for that.",
 ]
