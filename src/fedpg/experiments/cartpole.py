@@ -61,10 +61,11 @@ def needed(returns: np.ndarray, trajectories: np.ndarray) -> np.ndarray:
 def ratio_of_medians(ours: np.ndarray, theirs: np.ndarray, draws: int = 2000) -> tuple[float, float, float]:
     """median(ours)/median(theirs) and its 95 % interval, by bootstrap over seeds; never reached counts as infinitely many."""
     pick = np.random.default_rng(0).integers(0, len(ours), (draws, len(ours)))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # inf/inf: neither got there, which is no gain
         drawn = np.median(ours[pick], axis=1) / np.median(theirs[pick], axis=1)
-    low, high = np.percentile(np.nan_to_num(drawn, nan=np.inf), (2.5, 97.5), method="nearest")
-    return float(np.median(ours) / np.median(theirs)), float(low), float(high)
+        ratio = np.nan_to_num(np.median(ours) / np.median(theirs), nan=np.inf, posinf=np.inf)
+    low, high = np.percentile(np.nan_to_num(drawn, nan=np.inf, posinf=np.inf), (2.5, 97.5), method="nearest")
+    return float(ratio), float(low), float(high)
 
 
 def run(scale: str, tell: Tell) -> Outcome:
