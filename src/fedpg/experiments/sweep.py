@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -60,7 +61,12 @@ def sweep(
     A seed has the same agents and random numbers in every setting. A seed that failed (not finite) is NaN from then on.
     """
     grid = {name: jnp.asarray(values, float) for name, values in settings.items()}
-    engine = Simulator(problem, algorithm_of, agents_of, root=root, seeds=seeds, settings=grid)
+    # GPUs round matrix products to TF32 unless told otherwise.
+    with jax.default_matmul_precision("highest"):
+        return _measured(Simulator(problem, algorithm_of, agents_of, root=root, seeds=seeds, settings=grid), rounds, tell)
+
+
+def _measured(engine: Simulator, rounds: list[int], tell: Callable[[float], None]) -> Sweep:
     engine.start()
     done, found, used = 0, [], np.zeros(engine.rows)
     for target in rounds:
@@ -77,7 +83,7 @@ def sweep(
 
     def stacked(column: int) -> np.ndarray | None:
         parts = [entry[column] for entry in found]
-        return None if parts[0] is None else np.stack(parts, axis=-1).reshape(-1, seeds, len(rounds))
+        return None if parts[0] is None else np.stack(parts, axis=-1).reshape(-1, engine.seeds, len(rounds))
 
     return Sweep(np.array(rounds), *(stacked(column) for column in range(4)))
 

@@ -58,7 +58,7 @@ SCALES = {
         (0.2, 0.5, 0.8, 1.0),
         {"rounds": 60, "eval_every": 3, "seeds": 32, "u0": "1"},
         {"rounds": 800, "eval_every": 10, "seeds": 3, "u0": "1", "eval_episodes": 8, "local_lr": 0.001},
-        0.6e6,
+        0.4e6,
         4,
     ),
 }
