@@ -1,0 +1,82 @@
+"""Writes the tables of docs/reproduction.md from the outcomes in docs/data/reproduction, and draws its pictures.
+
+python benchmarks/write_reproduction.py            after `fedpg reproduce all --scale full --out docs/data/reproduction`
+python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the outcomes say
+
+In the document a table stands between `<!-- NAME: WORDS -->` and `<!-- end -->`: the rows of outcome NAME in which all WORDS
+occur. `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from fedpg.experiments.outcome import Outcome, Row, load
+from fedpg.report.figures import panels
+
+DOCS = Path(__file__).parents[1] / "docs"
+DATA = DOCS / "data" / "reproduction"
+TABLE = re.compile(r"<!-- ([a-z0-9-]+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+CELL = re.compile(r"(.*), kappa ([\d.]+), beta ([\d.]+)")
+
+
+def number(value: float) -> str:
+    return "never" if value == float("inf") else f"{value:.4g}"
+
+
+def lines(rows: list[Row]) -> list[str]:
+    """One line per row; the column of published numbers only where there are some."""
+    published = any(row.published is not None for row in rows)
+    out = ["| | " + ("published | " if published else "") + "ours | 95 % interval | n | verdict |"]
+    out.append("|---|" + ("---|" if published else "") + "---|---|---|---|")
+    for row in rows:
+        paper = "" if row.published is None else number(row.published) + (f" ± {row.published_error:g}" if row.published_error else "")
+        interval = f"{number(row.low)} to {number(row.high)}"
+        out.append(f"| {row.what} | {f'{paper} | ' if published else ''}{number(row.ours)} | {interval} | {row.n:,} | {row.verdict} |")
+    return [line.replace("|grad J|^2", "\\|grad J\\|^2") for line in out]
+
+
+def grid(rows: list[Row], label: str) -> list[str]:
+    """One column of Table 2: ours, and in brackets the distance from the published cell in its +-."""
+    cells = {}
+    for row in rows:
+        match = CELL.fullmatch(row.what)
+        if match and match[1] == label:
+            apart = "" if row.published is None else f" ({abs(row.ours - row.published) / row.published_error:.1f})"
+            cells[match[3], match[2]] = f"{row.ours:.3f}{apart}"
+    betas, kappas = (sorted({key[i] for key in cells}, key=float) for i in (0, 1))
+    out = ["| beta | " + " | ".join(f"kappa {kappa}" for kappa in kappas) + " |", "|---|" + "---|" * len(kappas)]
+    return out + [f"| {beta} | " + " | ".join(cells[beta, kappa] for kappa in kappas) + " |" for beta in betas]
+
+
+def table(outcomes: dict[str, Outcome], name: str, words: str) -> str:
+    rows = outcomes[name].rows
+    kind, _, label = words.partition(" ")
+    matching = [row for row in rows if all(word in row.what for word in words.split())]
+    found = grid(rows, label) if kind == "grid" else lines(matching)
+    return "\n".join([f"<!-- {name}: {words} -->", "", *found, "", "<!-- end -->"])
+
+
+def written(text: str, outcomes: dict[str, Outcome]) -> str:
+    """The document with every table made anew."""
+    return TABLE.sub(lambda match: table(outcomes, match[1], match[2]), text)
+
+
+def main() -> int:
+    outcomes = {path.stem: load(path) for path in sorted(DATA.glob("*.json"))}
+    document = DOCS / "reproduction.md"
+    before = document.read_text()
+    after = written(before, outcomes)
+    if "--check" in sys.argv[1:]:
+        return int(before != after)
+    document.write_text(after)
+    for name, outcome in outcomes.items():
+        if outcome.panels:
+            panels(outcome.panels, DOCS / "images" / f"{name}.png", title=outcome.title)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
