@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fedpg import policies
-from fedpg.envs.tabular import MDP, RandomMDPOptions, environment, random_mdps
+from fedpg.envs.tabular import MDP, environment
 from fedpg.exact_problem import exact_problem
-from fedpg.trees import take
 
 KEY = jax.random.key(0)
 WORLD = environment("small", 3, 2)
@@ -18,7 +17,9 @@ PARAMS = {"logits": jnp.array([[0.3, -0.2], [0.0, 1.0], [-0.5, 0.4]])}
 
 
 def agent() -> MDP:
-    return take(random_mdps(KEY, 2, 1.0, RandomMDPOptions(states=3, actions=2)), 1)
+    random = np.random.default_rng(0)
+    rows, start = random.dirichlet(np.ones(3), size=(3, 2)), random.dirichlet(np.ones(3))
+    return MDP(*(jnp.asarray(x, jnp.float32) for x in (rows, random.uniform(size=(3, 2)), start)))
 
 
 def by_hand(mdp: MDP, logits: np.ndarray, discount: float, horizon: int) -> float:

@@ -59,16 +59,16 @@ def test_a_small_run(monkeypatch):
     asked = []
 
     def objectives(task, method, etas, *, seeds, root, rounds):
-        asked.append((task.label, method.algorithm, tuple(np.round(etas, 6)), root, rounds))
-        final = {"fedsvrpg-s": 15.2, "pavg": 15.0}[method.algorithm] - np.array([4.0, 0.0])[:, None]
-        return np.stack([np.full((2, seeds), 5.0), final + np.zeros((2, seeds))], axis=1)[None]
+        asked.append((task.label, tuple(np.round(etas, 6)), method.betas, root, rounds))
+        final = np.array([[[11.2], [15.2]], [[11.0], [15.0]]]) + np.zeros(seeds)  # beta 0.2, beta 1: PAvg
+        return np.stack([np.full_like(final, 5.0), final], axis=2)
 
     monkeypatch.setattr(held_out, "objectives", objectives)
     tasks = (Task("a", heterogeneity=0.0), Task("b"))
     monkeypatch.setitem(held_out.SIZES, "smoke", held_out.Size(99, 3, (0.001, 0.01), tasks))
     outcome = held_out.run("smoke", lambda what, share: None)
-    assert [entry[:3] for entry in asked[::2]] == [("a", "fedsvrpg-s", (0.01, 0.1)), ("b", "fedsvrpg-s", (0.001, 0.01))]
-    assert {entry[3:] for entry in asked} == {(99, (0, 100))}
+    assert [entry[:2] for entry in asked] == [("a", (0.01, 0.1)), ("b", (0.001, 0.01))]
+    assert {entry[2:] for entry in asked} == {((0.2, 1.0), 99, (0, 100))}
     assert outcome.notes[0] == "won: a, b; not worse: none; lost: none."
     assert [panel.title for panel in outcome.panels] == ["a: won", "b: won"]
     assert len(outcome.rows) == 8

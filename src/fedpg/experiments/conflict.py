@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +14,8 @@ from fedpg.experiments.sweep import cross, federation, sweep
 from fedpg.training.setup import OWN_U0
 
 HORIZON, DISCOUNT, BATCH = 50, 0.9, 1
-BETA = 0.2
-"""Of every algorithm with momentum, unless it says otherwise."""
+BETA, PLAIN = 0.2, 1.0
+"""beta of every algorithm, unless it says otherwise, and that of PAvg."""
 TUNED_ON = (
     "conflict with N=5, heterogeneity 1, 5 states, 5 actions, K=32, seeds of roots 3 and 7, eta from 1e-3 to 4e-1 (0.2 and 0.4 are left "
     "out of the grids because every algorithm was bad there), and CartPole with heterogeneity 2, K=32 and 128"
@@ -58,7 +57,7 @@ class Method:
     algorithm: str = "fedsvrpg-s"
     """As `--algorithm` calls it."""
     betas: tuple[float, ...] = (BETA,)
-    """All in one program; left alone if the algorithm has none."""
+    """All in one program. FedSVRPG-S at 1 is PAvg, and computes the same numbers."""
     lookback: str = ""
     """Of the stabilised algorithms; empty for their default."""
     weights: str = "trajectory"
@@ -74,9 +73,7 @@ def algorithm_of(problem: Any, task: Task, method: Method) -> Callable[[dict[str
         fixed["u0_batches"] = math.ceil(task.local_steps / (task.rounds * min(method.betas) ** 2))
     if method.lookback:
         fixed["lookback"] = method.lookback
-    make = ALGORITHMS[method.algorithm]
-    known = "beta" in inspect.signature(make).parameters
-    return lambda setting: make(problem, local_lr=setting["eta"], **fixed, **({"beta": setting["beta"]} if known else {}))
+    return lambda setting: ALGORITHMS[method.algorithm](problem, beta=setting["beta"], local_lr=setting["eta"], **fixed)
 
 
 def objectives(

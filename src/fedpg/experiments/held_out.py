@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpg.experiments import contest
-from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HORIZON, TUNED_ON, Method, Task, objectives
+from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HORIZON, PLAIN, TUNED_ON, Method, Task, objectives
 from fedpg.experiments.contest import Contest
 from fedpg.experiments.outcome import Outcome, Row, Tell, row
 from fedpg.report.figures import Panel
 
 OURS, THEIRS = "FedSVRPG-S", "PAvg"
-VARIANT, RIVAL = Method(OURS), Method(THEIRS, "pavg")
+METHOD = Method(OURS, betas=(BETA, PLAIN))
 SHARE = 0.05
 """PAvg is looked at where it has lost this share of what it had learned."""
 TUNED_REWARD = Task().largest_reward
@@ -89,8 +89,7 @@ def run(scale: str, tell: Tell) -> Outcome:
     for number, task in enumerate(size.tasks):
         tell(task.label, number / len(size.tasks))
         etas = np.array(size.etas) * TUNED_REWARD / task.largest_reward
-        given = {"etas": etas, "seeds": size.seeds, "root": size.root, "rounds": (0, task.rounds)}
-        ours, theirs = (objectives(task, method, **given)[0] for method in (VARIANT, RIVAL))
+        ours, theirs = objectives(task, METHOD, etas, seeds=size.seeds, root=size.root, rounds=(0, task.rounds))
         start = theirs[0, 0]  # before the first round: every seed's uniform policy
         one = Contest(etas, ours[:, 1], theirs[:, 1])
         table, verdict = judge(task.label, one, start)
@@ -101,7 +100,7 @@ def run(scale: str, tell: Tell) -> Outcome:
         panels.append(Panel(f"{task.label}: {verdict}", "eta", "J after the last round", lines, x_log=True))
     summary = "; ".join(f"{verdict}: {', '.join(tasks) or 'none'}" for verdict, tasks in verdicts.items())
     settings = {
-        "horizon": HORIZON, "discount": DISCOUNT, "batch": BATCH, "baseline": VARIANT.baseline, "beta": BETA, "seeds": size.seeds,
+        "horizon": HORIZON, "discount": DISCOUNT, "batch": BATCH, "baseline": METHOD.baseline, "beta": BETA, "seeds": size.seeds,
         "root": size.root, "local_lr": size.etas, "tasks": {task.label: str(task) for task in size.tasks},
     }  # fmt: skip
     title = "FedSVRPG-S against PAvg where nothing was tuned"
