@@ -3,8 +3,8 @@
 python benchmarks/write_reproduction.py            after `fedpg reproduce all --scale full --out docs/data/reproduction`
 python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the outcomes say
 
-In the document a table stands between `<!-- NAME: WORDS -->` and `<!-- end -->`: the rows of outcome NAME in which all WORDS
-occur. `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa.
+In the document a table stands between `<!-- NAME: WORDS -->` and `<!-- end -->`: the rows of outcome NAME in which WORDS
+occur (with `&` between them: all of several). `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def grid(rows: list[Row], label: str) -> list[str]:
 def table(outcomes: dict[str, Outcome], name: str, words: str) -> str:
     rows = outcomes[name].rows
     kind, _, label = words.partition(" ")
-    matching = [row for row in rows if all(word in row.what for word in words.split())]
+    matching = [row for row in rows if all(part in row.what for part in words.split(" & "))]
     found = grid(rows, label) if kind == "grid" else lines(matching)
     return "\n".join([f"<!-- {name}: {words} -->", "", *found, "", "<!-- end -->"])
 
