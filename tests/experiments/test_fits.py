@@ -68,5 +68,5 @@ def test_verdict(value: float, low: float, high: float, starts: str) -> None:
 
 def test_power_lines_show_points_and_fit() -> None:
     points, fit = power_lines("ours", X, 2.0 * X**-1.0, X, X)
-    assert (points.style, fit.label) == ("o", "ours: -1.00")
+    assert (points.style, points.label, fit.style) == ("o", "ours", ":")
     np.testing.assert_allclose(fit.y, 2.0 / X)

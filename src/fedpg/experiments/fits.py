@@ -86,4 +86,5 @@ def verdict(fit: Fit, wanted: float, tolerance: float) -> str:
 
 def power_lines(label: str, x: np.ndarray, y: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> list[Line]:
     """What a panel shows of a power law: the points, with their intervals if any, and the line fitted to them."""
-    return [Line(label, x, y, low, high, style="o"), Line(f"{label}: {slope(x, y):.2f}", x, line(x, y, x))]
+    # matplotlib leaves labels with a leading underscore out of the legend.
+    return [Line(label, x, y, low, high, style="o"), Line("_fit", x, line(x, y, x), style=":")]
