@@ -39,7 +39,8 @@ def fedhapg_s(
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
+    lookback, gain = "fitted" if lookback == "auto" else lookback, 2.0 if gain is None else gain
     return stabilised(
         "fedhapg-s", problem, change,
-        lookback="fitted" if lookback == "auto" else lookback, gain=2.0 if gain is None else gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback=lookback, gain=gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
     )  # fmt: skip
