@@ -38,10 +38,9 @@ def test_the_engine_is_training_s_with_an_axis_of_settings(env, algorithm, monke
         return factory(problem, **given)
 
     recorded.__signature__ = inspect.signature(factory)
-    for module in (runs, setup):
-        monkeypatch.setattr(
-            module, "policy_gradient", lambda environment, policy, **more: (seen.append(more), real(environment, policy, **more))[1]
-        )
+    monkeypatch.setattr(
+        setup, "policy_gradient", lambda environment, policy, **more: (seen.append(more), real(environment, policy, **more))[1]
+    )
     monkeypatch.setitem(setup.ALGORITHMS, algorithm, recorded)
     monkeypatch.setattr(Recorder, "made", engines, raising=False)
     monkeypatch.setattr(runs, "Simulator", Recorder)
@@ -65,7 +64,7 @@ def test_the_engine_is_training_s_with_an_axis_of_settings(env, algorithm, monke
 
 def test_agents_differ_in_where_they_start_only():
     config = runs.task("cartpole", "fedsvrpg-m", agents=3, **TINY)
-    world = runs.worlds.make_world("cartpole", 3, config.heterogeneity, runs.parse_options(config.env_option), "auto")
+    world = runs.worlds.make_world("cartpole", 3, config.heterogeneity, setup.parse_options(config.env_option), "auto")
     agents = world.agents_of(runs.jax.random.key(0))
     differing = {name for name, values in agents._asdict().items() if len(set(np.asarray(values).tolist())) > 1}
     assert differing == {"start_range"}

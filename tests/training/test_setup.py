@@ -20,7 +20,7 @@ from fedpg.training.setup import build, presets, resolve, u0_batches
 def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, algorithm, tmp_path):
     config = resolve(Config(env=env, algorithm=algorithm))
     assert resolve(config) == config
-    needed = {field.name for field in dataclasses.fields(Config)} - {"beta", "global_lr"}
+    needed = {field.name for field in dataclasses.fields(Config)} - {"beta", "global_lr", "gain"}
     assert all(getattr(config, name) is not None for name in needed)
     (tmp_path / "c.toml").write_text(configs.to_toml(config))
     assert resolve(Config(**configs.read(tmp_path / "c.toml"))) == config
@@ -84,7 +84,7 @@ def test_batches_behind_u0(settings, batches):
     ("settings", "message"),
     [
         ({"env": "cartpol"}, "unknown env 'cartpol': did you mean 'cartpole'"),
-        ({"algorithm": "fedsvrpg"}, "unknown algorithm 'fedsvrpg': did you mean 'fedsvrpg-m'"),
+        ({"algorithm": "heavyball"}, "unknown algorithm 'heavyball': did you mean 'heavy-ball'"),
         ({"engine": "fast"}, "unknown engine"),
         ({"agents": 0}, "agents must be at least 1"),
         ({"local_steps": 0}, "local-steps must be at least 1"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,15 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg import policies
-from fedpg.algorithms import ALGORITHMS, Algorithm, observations
 from fedpg.engines.round import HEALTHY
 from fedpg.engines.simulator import Simulator
 from fedpg.envs import worlds
 from fedpg.errors import UserError
-from fedpg.problem import policy_gradient
-from fedpg.store.config import Config, parse_options
-from fedpg.training.setup import resolve
+from fedpg.store.config import Config
+from fedpg.training.setup import plan, resolve
 
 FLOOR = {"cartpole": 0.0, "halfcheetah": -300.0, "walker2d": -50.0}
 """The least that a return counts, about twice as bad as an untrained policy; a seed that failed counts this from then on."""
@@ -74,34 +70,9 @@ def missing(env: str) -> str | None:
 
 def engine(config: Config, settings: dict[str, Sequence[float]]) -> Simulator:
     """What `fedpg.training.setup.build` makes of a resolved configuration, with an axis of settings (beta, local_lr)."""
-    world = worlds.make_world(config.env, config.agents, config.heterogeneity, parse_options(config.env_option), config.backend)
-    mode = config.normalise_observations
-    problem = policy_gradient(
-        world.environment,
-        policies.make(config.policy, world.environment, normalised=mode != "off"),
-        horizon=config.horizon,
-        discount=config.discount,
-        batch_size=config.batch,
-        baseline=config.baseline,
-        normalise_advantages=config.normalise_advantages,
-        weights=config.weights,
-        weight_cap=config.weight_cap,
-        eval_episodes=config.eval_episodes,
-        watch_observations=mode != "off",
-    )
-    factory = ALGORITHMS[config.algorithm]
-    # global_lr = None: eta K, also where a setting changes eta
-    known = dataclasses.asdict(config) | {"u0_batches": int(config.u0), "global_lr": None}
-
-    def algorithm_of(setting: dict[str, Any]) -> Algorithm:
-        wanted = known | setting
-        made = factory(problem, **{name: wanted[name] for name in inspect.signature(factory).parameters if name in wanted})
-        return observations.normalise(made, problem, mode)
-
+    asked = plan(dataclasses.replace(config, global_lr=None))
     grid = {name: jnp.asarray(values, float) for name, values in settings.items()}
-    host = getattr(world.environment, "host", None)
-    more = {"prepare": world.prepare, "host": host, "root": config.seed, "seeds": config.seeds}
-    return Simulator(problem, algorithm_of, world.agents_of, settings=grid, **more)
+    return Simulator(asked.problem, asked.algorithm_of, asked.agents_of, settings=grid, **asked.more)
 
 
 def worth(env: str, total_return: np.ndarray, alive: np.ndarray) -> np.ndarray:

@@ -8,23 +8,24 @@ import importlib.resources
 import inspect
 import math
 import tomllib
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
 from fedpg import policies
-from fedpg.algorithms import ALGORITHMS, observations
+from fedpg.algorithms import ALGORITHMS, Algorithm, observations
 from fedpg.algorithms.pooled import pool
 from fedpg.engines.debug import Debug
 from fedpg.engines.events import EventLog
 from fedpg.engines.round import Scores, SeedState
-from fedpg.engines.simulator import Simulator
+from fedpg.engines.simulator import AgentsOf, Simulator
 from fedpg.engines.traffic import Traffic
 from fedpg.envs import Box, worlds
 from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, choose, require
 from fedpg.gradients import baselines, importance
-from fedpg.problem import policy_gradient
+from fedpg.problem import Problem, policy_gradient
 from fedpg.store.config import Config, flag, parse_options
 
 ENGINES = {"simulator": Simulator, "debug": Debug}
@@ -126,8 +127,24 @@ def u0_batches(config: Config) -> int:
     return math.ceil(config.local_steps / (config.rounds * config.beta**2))
 
 
-def build(config: Config) -> Engine:
-    """The engine of a resolved configuration."""
+class Plan(NamedTuple):
+    """What an engine is made from.
+
+    Attributes:
+        problem: what is learned.
+        algorithm_of: settings that differ from the configuration (beta, local_lr; may be traced) -> algorithm.
+        agents_of: key -> agents.
+        more: what else engines take.
+    """
+
+    problem: Problem
+    algorithm_of: Callable[[dict[str, Any]], Algorithm]
+    agents_of: AgentsOf
+    more: dict[str, Any]
+
+
+def plan(config: Config) -> Plan:
+    """What a resolved configuration asks for. With global_lr = None it is eta K, also where a setting changes eta."""
     options = parse_options(config.env_option)
     world = worlds.make_world(config.env, config.agents, config.heterogeneity, options, config.backend)
     environment = world.environment
@@ -147,15 +164,24 @@ def build(config: Config) -> Engine:
         eval_episodes=config.eval_episodes,
         watch_observations=scale != "off",
     )
-    known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
     factory = ALGORITHMS[config.algorithm]
-    algorithm = factory(problem, **{k: known[k] for k in inspect.signature(factory).parameters if k in known})
-    seen_by = pool(problem, config.agents) if algorithm.pooled else problem
-    algorithm = observations.normalise(algorithm, seen_by, scale)
+    known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
+
+    def algorithm_of(setting: dict[str, Any]) -> Algorithm:
+        wanted = known | setting
+        algorithm = factory(problem, **{k: wanted[k] for k in inspect.signature(factory).parameters if k in wanted})
+        seen_by = pool(problem, config.agents) if algorithm.pooled else problem
+        return observations.normalise(algorithm, seen_by, scale)
+
     host = environment.host if isinstance(environment, HostEnvironment) else None
+    more = {"prepare": world.prepare, "host": host, "root": config.seed, "seeds": config.seeds}
+    return Plan(problem, algorithm_of, world.agents_of, more)
+
+
+def build(config: Config) -> Engine:
+    """The engine of a resolved configuration."""
+    asked = plan(config)
     try:
-        return ENGINES[config.engine](
-            problem, algorithm, world.agents_of, prepare=world.prepare, host=host, root=config.seed, seeds=config.seeds
-        )
+        return ENGINES[config.engine](asked.problem, asked.algorithm_of({}), asked.agents_of, **asked.more)
     except MemoryError as error:
         raise UserError("not enough memory for this run: fewer agents, a smaller batch or a shorter horizon would help") from error
