@@ -37,8 +37,8 @@ NOTES = [
 MORE_NOTES = [
     "best of ... steps: the fewest samples to each eps over a grid of beta and lambda, chosen afterwards. Where its slope "
     "is that of the prescribed steps, the slope is the algorithm's own; where it is smaller, the prescription asks for more than needed.",
-    "FedSVRPG-S remembers a gradient instead of resampling it: its direction carries the noise of fresh gradients, as PAvg's "
-    "does, so it removes the bias of local steps but not the noise. It runs with PAvg's lambda.",
+    "FedSVRPG-S has no correction: its direction averages fresh gradients, so that it removes the bias of local steps but keeps the "
+    "rate of PAvg. It runs with PAvg's lambda.",
 ]
 LEFT_OUT_NOTE = "Left out at this scale: FedHAPG-M, FedSVRPG-S and the search over step-sizes."
 
