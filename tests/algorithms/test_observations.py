@@ -7,25 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.algorithms import ALGORITHMS
+from fedpg.algorithms import ALGORITHMS, Algorithm
 from fedpg.algorithms.observations import Message, normalise
 from fedpg.algorithms.pooled import pool
 from fedpg.engines.simulator import Simulator
 from fedpg.moments import Moments
 from fedpg.policies import gaussian
 from fedpg.policies.normalised import normalised
-from fedpg.problem import policy_gradient
+from fedpg.problem import Problem, policy_gradient
 from helpers.federations import make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare
 
 
-def engine_of(name: str, mode: str, host: SlideHost, **settings) -> Simulator:
+def parts_of(name: str, mode: str, host: SlideHost, **settings) -> tuple[Problem, Algorithm]:
     problem = policy_gradient(
         hosted(host), normalised(gaussian(TRACED, hidden=(4,)), (2,)),
         horizon=8, discount=0.9, batch_size=3, baseline="time", eval_episodes=4, watch_observations=True,
     )  # fmt: skip
     algorithm = make(name, problem, **settings)
-    algorithm = normalise(algorithm, pool(problem, 3) if algorithm.pooled else problem, mode)
+    return problem, normalise(algorithm, pool(problem, 3) if algorithm.pooled else problem, mode)
+
+
+def engine_of(name: str, mode: str, host: SlideHost, **settings) -> Simulator:
+    problem, algorithm = parts_of(name, mode, host, **settings)
     return Simulator(problem, algorithm, lambda key: members(3), prepare=prepare, host=host)
 
 
@@ -101,16 +105,16 @@ def test_a_personal_algorithm_keeps_a_scale_for_each_agent_and_sends_nothing(mod
 
 
 def test_absent_agents_and_moments_that_are_not_numbers_do_not_count():
-    engine = engine_of("pavg", "running", SlideHost())
-    engine.start()
-    server = jax.tree.map(lambda x: jnp.asarray(x[0]), engine.state().server)
+    problem, algorithm = parts_of("pavg", "running", SlideHost())
+    server, _ = algorithm.init(problem.init_params(jax.random.key(0)))
+    server = server._replace(private=server.private._replace(seen=Moments(jnp.array(30.0), jnp.array([4.0, 5.0]), jnp.ones(2))))
     params = server.shared.params
     messages = Message(
         jax.tree.map(lambda x: jnp.zeros((3, *x.shape)), params),
         Moments(jnp.array([10.0, 10.0, jnp.nan]), jnp.array([[1.0, 1.0], [9.0, 9.0], [jnp.nan] * 2]), jnp.zeros((3, 2))),
     )
     before = server.private.seen
-    after, _ = engine._algorithm.aggregate(server, messages, jnp.array([1.0, 0.0, 0.0]))
+    after, _ = algorithm.aggregate(server, messages, jnp.array([1.0, 0.0, 0.0]))
     expected = (before.count * before.mean + 10.0 * 1.0) / (before.count + 10.0)
     np.testing.assert_allclose(after.private.seen.mean, expected, rtol=1e-5)
     np.testing.assert_allclose(after.shared.params.scale.mean, expected, rtol=1e-5)

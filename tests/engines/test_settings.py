@@ -52,7 +52,12 @@ def same_bits(x, y) -> None:
 
 @pytest.mark.parametrize(
     ("federation", "name", "settings"),
-    [("bowl", "fedsvrpg-m", GRID), ("random-mdp", "fedsvrpg-m", GRID), ("bowl", "pooled", STEPS), ("bowl", "local-only", STEPS)],
+    [
+        ("bowl", "fedsvrpg-m", GRID),
+        pytest.param("random-mdp", "fedsvrpg-m", GRID, marks=pytest.mark.slow),
+        ("bowl", "pooled", STEPS),
+        ("bowl", "local-only", STEPS),
+    ],
 )
 def test_every_row_is_the_run_of_its_setting_and_seed(federation, name, settings):
     small = SMALL[federation]()

@@ -12,7 +12,12 @@ from helpers.federations import SMALL, make
 
 
 @pytest.mark.parametrize(
-    ("name", "world"), [*((name, "random-mdp") for name in ALGORITHMS), ("fedsvrpg-m", "cartpole"), ("fedhapg-m", "cartpole")]
+    ("name", "world"),
+    [
+        *((name, "random-mdp") for name in ALGORITHMS),
+        pytest.param("fedsvrpg-m", "cartpole", marks=pytest.mark.slow),
+        ("fedhapg-m", "cartpole"),
+    ],
 )
 def test_round_by_round(name, world):
     """Every algorithm on random MDPs, the paper's two on CartPole as well."""

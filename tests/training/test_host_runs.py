@@ -21,15 +21,20 @@ SHORT = ["--rounds", "8", "--local-steps", "2", "--batch", "2", "--eval-every", 
     "arguments",
     [
         ["--env", "gym:LunarLander-v3", "--horizon", "60", *SHORT, "--env-option", "gravity=[-10.0,-6.0]"],
-        ["--env", "gym:Pendulum-v1", "--horizon", "40", *SHORT, "--normalise-observations", "running"],
-        [
-            "--config",
-            str(ROOT / "examples" / "thermostat.toml"),
-            "--env",
-            f"{ROOT}/examples/python_environment.py:make",
-            "--eval-every",
-            "2",
-        ],
+        pytest.param(
+            ["--env", "gym:Pendulum-v1", "--horizon", "40", *SHORT, "--normalise-observations", "running"], marks=pytest.mark.slow
+        ),
+        pytest.param(
+            [
+                "--config",
+                str(ROOT / "examples" / "thermostat.toml"),
+                "--env",
+                f"{ROOT}/examples/python_environment.py:make",
+                "--eval-every",
+                "2",
+            ],
+            marks=pytest.mark.slow,
+        ),
         ["--env", "hopper", "--horizon", "30", *SHORT, "--normalise-observations", "running", "--heterogeneity", "1"],
     ],
     ids=["lunar-lander", "pendulum", "thermostat", "hopper"],
@@ -98,6 +103,7 @@ def test_if_all_agents_fail_it_stops_saved_and_goes_on_when_mended(file, tmp_pat
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_if_all_agents_fail_before_round_0_a_resumed_run_starts_over(file, tmp_path):
     file.write_text("one:raise two:raise three:raise")
     with pytest.raises(UserError, match=r"every agent failed before round 0 \(the last was .*boom\): mend it, then --resume"):
@@ -108,6 +114,7 @@ def test_if_all_agents_fail_before_round_0_a_resumed_run_starts_over(file, tmp_p
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_an_evaluation_in_which_all_agents_fail_is_done_again(file, tmp_path):
     class Break(Orders):
         """Breaks everything after the last round of training, before its evaluation."""
