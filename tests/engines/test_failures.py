@@ -27,7 +27,7 @@ def poisoned(small: Small, agents: list[int]) -> Small:
     return small._replace(agents_of=agents_of)
 
 
-@pytest.mark.parametrize("kind", [Simulator, Debug])
+@pytest.mark.parametrize("kind", [Simulator, pytest.param(Debug, marks=pytest.mark.slow)])
 def test_one_broken_agent_is_left_out_and_counted(kind):
     healthy, broken = rl("random-mdp", horizon=2, batch_size=1), poisoned(rl("random-mdp", horizon=2, batch_size=1), [1])
     algorithm = make("fedsvrpg-m", healthy.problem, u0_batches=0, local_steps=1)

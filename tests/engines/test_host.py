@@ -41,7 +41,7 @@ def test_every_algorithm_runs_as_if_traced(name):
     assert engine.traffic == plain.traffic
 
 
-@pytest.mark.parametrize("kind", [Simulator, Debug])
+@pytest.mark.parametrize("kind", [Simulator, pytest.param(Debug, marks=pytest.mark.slow)])
 def test_an_agent_whose_environment_fails_is_left_out_for_that_round(kind):
     host = SlideHost()
     engine = host_engine("pavg", host, kind, seeds=1)
