@@ -28,7 +28,7 @@ def host_engine(name: str, host: SlideHost, kind: type = Simulator, seeds: int =
     return kind(problem, algorithm, lambda key: members(3), prepare=prepare, host=host, seeds=seeds)
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.endswith("-s")])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name.endswith("-s") else name for name in ALGORITHMS])
 def test_every_algorithm_runs_as_if_traced(name):
     engine = host_engine(name, SlideHost())
     problem = problem_of(TRACED)
