@@ -71,6 +71,9 @@ class Algorithm(NamedTuple):
     name: what `--algorithm` calls it.
     init, local_update, aggregate: the contract above.
     warmup: exchanges before round 0 (the scale of observations, the initial direction u_0).
+    prelude: exchanges at the start of every round, before local_update and aggregate (Fast-FedPG's common gradient).
+    server_update: (key, server_state, agents) -> server_state, LocalInfo, after aggregate in every round: what a server with an
+        environment of its own does there (FedPG-BR); `agents` has a leading axis N. None for servers that only aggregate.
     deployed: (shared, agent_state) -> the params that the agent would act with.
     personal: agents deploy params of their own instead of common ones.
     pooled: trains in one place that holds all agents' environments; `agent` then has a leading axis N.
@@ -81,6 +84,8 @@ class Algorithm(NamedTuple):
     local_update: LocalUpdate
     aggregate: Aggregate
     warmup: tuple[Exchange, ...] = ()
+    prelude: tuple[Exchange, ...] = ()
+    server_update: Callable[[jax.Array, ServerState, Any], tuple[ServerState, LocalInfo]] | None = None
     deployed: Callable[[Any, Any], Params] = lambda shared, agent_state: shared.params
     personal: bool = False
     pooled: bool = False
