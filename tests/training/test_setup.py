@@ -20,7 +20,7 @@ from fedpg.training.setup import build, presets, resolve, u0_batches
 def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, algorithm, tmp_path):
     config = resolve(Config(env=env, algorithm=algorithm))
     assert resolve(config) == config
-    needed = {field.name for field in dataclasses.fields(Config)} - {"beta", "global_lr", "gain"}
+    needed = {field.name for field in dataclasses.fields(Config)} - {"beta", "global_lr"}
     assert all(getattr(config, name) is not None for name in needed)
     (tmp_path / "c.toml").write_text(configs.to_toml(config))
     assert resolve(Config(**configs.read(tmp_path / "c.toml"))) == config

@@ -32,7 +32,7 @@ from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.algorithms.pavg import pavg
-from fedpg.errors import choose
+from fedpg.errors import choose, require
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -96,6 +96,7 @@ def stabilised(
     choose("lookback", lookback, LOOKBACKS)
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
+    require(not isinstance(gain, (int, float)) or gain > 0, f"gain must be positive, not {gain}")
     if base.is_one(beta):
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
 

@@ -53,11 +53,8 @@ class Config:
     """Trajectories per local step (the paper: 1)."""
     beta: PresetFloat = None
     """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s and heavy-ball."""
-    lookback: str = "auto"
-    """How fedsvrpg-s and fedhapg-s guess what has changed since the last round: none, memory, sample, fitted; auto is none for
-    fedsvrpg-s and fitted for fedhapg-s."""
-    gain: Annotated[float | None, _left_out("FLOAT", "the algorithm's")] = None
-    """How fast the server's direction follows in fedsvrpg-s and fedhapg-s; 1 is the printed server."""
+    algorithm_option: tuple[str, ...] = ()
+    """NAME=VALUE pairs for what only this algorithm takes, as on its page in docs/algorithms: lookback=memory gain=1."""
     local_lr: PresetFloat = None
     """eta, step-size of a local step."""
     global_lr: Annotated[float | None, _left_out("FLOAT", "eta K")] = None
@@ -108,11 +105,11 @@ def check_value(name: str, value: Any) -> Any:
         if value is None:
             return None
         hint = next(h for h in typing.get_args(hint) if h is not types.NoneType)
-    if name == "env_option":
+    if name in ("env_option", "algorithm_option"):
         if isinstance(value, dict):
             value = [f"{k}={json.dumps(v)}" for k, v in value.items()]
         listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
-        require(listed, "env-option must be a table, or a list of NAME=VALUE")
+        require(listed, f"{flag(name)} must be a table, or a list of NAME=VALUE")
         return tuple(value)
     if hint is float and type(value) is int:
         value = float(value)
@@ -143,12 +140,12 @@ def to_toml(config: Config) -> str:
     return "".join(f"{flag(key)} = {json.dumps(value)}\n" for key, value in set_values.items())
 
 
-def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """NAME=VALUE pairs as a dictionary; values are TOML or JSON, and bare words are strings."""
+def parse_options(pairs: tuple[str, ...], what: str = "env-option") -> dict[str, Any]:
+    """NAME=VALUE pairs as a dictionary; values are TOML or JSON, and bare words are strings. `what` names them in an error."""
     values = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        require(bool(equals and name.strip()), f"env-option {pair!r} must be NAME=VALUE")
+        require(bool(equals and name.strip()), f"{what} {pair!r} must be NAME=VALUE")
         values[name.strip()] = _parse_value(text)
     return values
 

@@ -27,6 +27,7 @@ from fedpg.errors import UserError, choose, require
 from fedpg.gradients import baselines, importance
 from fedpg.problem import Problem, policy_gradient
 from fedpg.store.config import Config, flag, parse_options
+from fedpg.training.options import resolve_options
 
 ENGINES = {"simulator": Simulator, "debug": Debug}
 OWN_U0 = ("fedsvrpg-m", "fedhapg-m")
@@ -79,15 +80,16 @@ def resolve(config: Config) -> Config:
     for name in ("agents", "seeds", "eval_every", "eval_episodes"):
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0 <= config.seed < 2**31, f"seed must be from 0 to 2147483647, not {config.seed}")
-    for name in ("beta", "global_lr", "lookback", "gain"):
-        given = None if getattr(config, name) == "auto" else getattr(config, name)
+    for name in ("beta", "global_lr"):
+        given = getattr(config, name)
         meaningless = given is not None and not _accepts(config, name) and not (name == "beta" and given == 1.0)
         require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
 
     tuned = preset_of(config.env, config.algorithm)
     if (own_horizon := worlds.own_horizon(config.env)) is not None:
         tuned["horizon"] = own_horizon
-    filled = {name: value for name, value in tuned.items() if getattr(config, name) is None}
+    options = resolve_options(config.algorithm, config.algorithm_option, tuned.pop("algorithm_option", {}))
+    filled = {name: value for name, value in tuned.items() if getattr(config, name) is None} | {"algorithm_option": options}
     if not _accepts(config, "beta"):
         filled["beta"] = None
     if config.heterogeneity is None:
@@ -107,7 +109,7 @@ def _check_numbers(config: Config) -> None:
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0.0 <= config.heterogeneity < math.inf, f"heterogeneity must be 0 or more and finite, not {config.heterogeneity}")
     require(config.beta is None or 0.0 < config.beta <= 1.0, f"beta must be in (0, 1], not {config.beta}")
-    for name in ("local_lr", "global_lr", "gain"):
+    for name in ("local_lr", "global_lr"):
         value = getattr(config, name)
         require(value is None or 0.0 < value < math.inf, f"{flag(name)} must be positive and finite, not {value}")
     require(0.0 < config.discount <= 1.0, f"discount must be in (0, 1], not {config.discount}")
@@ -165,7 +167,8 @@ def plan(config: Config) -> Plan:
         watch_observations=scale != "off",
     )
     factory = ALGORITHMS[config.algorithm]
-    known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
+    own = parse_options(config.algorithm_option, "algorithm-option")
+    known = dataclasses.asdict(config) | {"u0_batches": int(config.u0)} | own
 
     def algorithm_of(setting: dict[str, Any]) -> Algorithm:
         wanted = known | setting
