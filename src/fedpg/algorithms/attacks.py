@@ -1,0 +1,155 @@
+"""Attacks on a federation, around any algorithm: agents that send something else than they should.
+
+On messages, between the attackers and the server; m_i is what agent i would have sent:
+
+    zero          0
+    noise         m_i + U[-3, 3] (max m_i - min m_i) in each entry
+    sign-flip     -2.5 m_i
+    fedpg-attack  mean_j m_j + 1.5 max_jk |m_j - m_k| e, e a random direction: all attackers send this one message, and know all others
+
+On trajectories, before a gradient is taken (`fedpg.gradients.suspects`): reward-flip, random-action, shuffled-reward.
+
+The attackers are the first ceil(share N) agents. They attack in every exchange in which they take part. What they did to their
+trajectories is not in the evaluations, which are of the agents' true environments.
+
+Reference: the attacks that come with the code of Fan et al., "Fault-tolerant federated reinforcement learning with theoretical
+guarantee", NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg.algorithms import votes
+from fedpg.algorithms.aggregation import as_rows, real_part
+from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState
+from fedpg.errors import require
+from fedpg.gradients import suspects
+from fedpg.gradients.suspects import LIES, Suspect
+
+SHARE = 0.3
+"""Of attackers among the agents unless one says otherwise."""
+NOISE, FLIP, AWAY = 3.0, -2.5, 1.5
+"""The factors of noise, sign-flip and fedpg-attack."""
+
+
+class Message(NamedTuple):
+    """Attributes:
+    inner: the algorithm's own message.
+    seed: what the attack's random numbers are made from, (2,).
+    """
+
+    inner: Any
+    seed: jax.Array
+
+
+def noise(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
+    width = jnp.max(rows, axis=1) - jnp.min(rows, axis=1)
+    drawn = jax.vmap(lambda key: jax.random.uniform(key, rows.shape[1:], rows.dtype, -NOISE, NOISE))(keys)
+    return rows + width[:, None] * drawn
+
+
+def collusion(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
+    direction = jax.random.normal(keys[0], rows.shape[1:], rows.dtype)
+    apart = votes.distances_sq(rows, present)
+    furthest = jnp.sqrt(jnp.max(jnp.where(jnp.isfinite(apart), apart, 0.0)))
+    centre = votes.middle(rows, present, jnp.zeros((), int))
+    return jnp.broadcast_to(centre + AWAY * furthest * direction / jnp.linalg.norm(direction), rows.shape)
+
+
+ON_MESSAGES: dict[str, Callable[[jax.Array, jax.Array, jax.Array], jax.Array]] = {
+    "zero": lambda keys, rows, present: jnp.zeros_like(rows),
+    "noise": noise,
+    "sign-flip": lambda keys, rows, present: FLIP * rows,
+    "fedpg-attack": collusion,
+}
+"""Each (keys (N,), messages as (N, d) rows, who is present (N,)) -> what attackers send instead, (N, d)."""
+NAMES = ("zero", "noise", "sign-flip", *suspects.ATTACKS, "fedpg-attack")
+
+
+def attacker_count(share: float, agents: int) -> int:
+    """How many of `agents` attack, the first ones.
+
+    >>> attacker_count(0.3, 10), attacker_count(0.3, 5), attacker_count(0.0, 5)
+    (3, 2, 0)
+    """
+    require(0.0 <= share <= 1.0, f"attackers is the share of agents that attack: give a number from 0 to 1, not {share}")
+    return math.ceil(share * agents - 1e-9)
+
+
+def _exchanges(algorithm: Algorithm, changed: Callable[[Exchange], Exchange]) -> Algorithm:
+    """`algorithm` with every one of its exchanges changed."""
+    own = changed(Exchange(algorithm.local_update, algorithm.aggregate))
+    warmup, prelude = (tuple(changed(each) for each in given) for given in (algorithm.warmup, algorithm.prelude))
+    return algorithm._replace(local_update=own.local_update, aggregate=own.aggregate, warmup=warmup, prelude=prelude)
+
+
+def on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -> Algorithm:
+    """`algorithm` with the messages of its first `attackers` agents tampered with.
+
+    A seed for the attack's random numbers goes with every message. It stands for the attackers' own dice, and is the only part of
+    this that the count of what was sent sees: 2 numbers.
+
+    Args:
+        algorithm: whose messages.
+        attack: one of `ON_MESSAGES`; or, traced, 0 for none and else which of them, counted from 1.
+        attackers: how many attack.
+    """
+    require(not (algorithm.personal or algorithm.pooled), f"{algorithm.name} sends no messages: leave out --attack")
+
+    def instead(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
+        if isinstance(attack, str):
+            return ON_MESSAGES[attack](keys, rows, present)
+        honest = [lambda keys, rows, present: rows]
+        return jax.lax.switch(jnp.asarray(attack, int), honest + list(ON_MESSAGES.values()), keys, rows, present)
+
+    def tampered(exchange: Exchange) -> Exchange:
+        def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Message, Any, LocalInfo]:
+            message, agent_state, info = exchange.local_update(key, shared, agent_state, agent)
+            return Message(message, jax.random.key_data(jax.random.fold_in(key, LIES))), agent_state, info
+
+        def aggregate(state: ServerState, messages: Message, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
+            real, put = real_part(messages.inner)
+            if not real:
+                return exchange.aggregate(state, messages.inner, weights)
+            rows, message = as_rows(real)
+            false = instead(jax.random.wrap_key_data(messages.seed), rows, weights > 0)
+            sent = jnp.where(jnp.arange(len(rows))[:, None] < attackers, false, rows)
+            return exchange.aggregate(state, put(jax.vmap(message)(sent)), weights)
+
+        return Exchange(local_update, aggregate)
+
+    return _exchanges(algorithm, tampered)
+
+
+def suspected(agents_of: Callable[[jax.Array], Any], attack: int, attackers: int) -> Callable[[jax.Array], Suspect]:
+    """Agents of which the first `attackers` attack their own trajectories; `attack` is `Suspect.attack`."""
+
+    def agents(key: jax.Array) -> Suspect:
+        constants = agents_of(key)
+        count = jax.tree.leaves(constants)[0].shape[0]
+        return Suspect(constants, jnp.where(jnp.arange(count) < attackers, float(attack), 0.0))
+
+    return agents
+
+
+def on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Algorithm:
+    """`algorithm` among suspects: a server with an environment of its own has an honest one. With `attack`, that is theirs."""
+
+    def set_attack(exchange: Exchange) -> Exchange:
+        def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Suspect) -> tuple[Any, Any, LocalInfo]:
+            agent = agent._replace(attack=jnp.where(agent.attack > 0, attack, 0.0).astype(agent.attack.dtype))
+            return exchange.local_update(key, shared, agent_state, agent)
+
+        return exchange._replace(local_update=local_update)
+
+    def server_update(key: jax.Array, state: ServerState, agents: Suspect) -> tuple[ServerState, LocalInfo]:
+        return algorithm.server_update(key, state, agents._replace(attack=jnp.zeros_like(agents.attack)))
+
+    among = algorithm._replace(server_update=None if algorithm.server_update is None else server_update)
+    return among if attack is None else _exchanges(among, set_attack)
