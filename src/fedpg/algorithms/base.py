@@ -136,10 +136,8 @@ def mean_direction(deltas: Params, weights: jax.Array, count: int, local_lr: Any
     return u, RoundInfo(trees.norm_sq(u), drift)
 
 
-def initial_direction(problem: Problem, batches: int, set_direction: Callable[[Any, Params], Any]) -> tuple[Exchange, ...]:
-    """u_0 = mean of g over `batches` batches per agent at theta_0; nothing (u_0 = 0) if `batches` is 0."""
-    if batches == 0:
-        return ()
+def mean_gradient(problem: Problem, batches: int) -> LocalUpdate:
+    """The local update of an agent that sends the mean of g(tau | theta_r) over `batches` batches, and does not move."""
 
     def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
         gradient = plain_gradient(problem, agent)
@@ -153,11 +151,19 @@ def initial_direction(problem: Problem, batches: int, set_direction: Callable[[A
         (u, memory), infos = jax.lax.scan(step, start, jax.random.split(key, batches))
         return u, memory, total(infos)
 
+    return local_update
+
+
+def initial_direction(problem: Problem, batches: int, set_direction: Callable[[Any, Params], Any]) -> tuple[Exchange, ...]:
+    """u_0 = mean of g over `batches` batches per agent at theta_0; nothing (u_0 = 0) if `batches` is 0."""
+    if batches == 0:
+        return ()
+
     def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
         u = mean(messages, weights)
         return state._replace(shared=set_direction(state.shared, u)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
-    return (Exchange(local_update, aggregate),)
+    return (Exchange(mean_gradient(problem, batches), aggregate),)
 
 
 def check_step(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) -> None:
