@@ -14,12 +14,14 @@ import jax.numpy as jnp
 
 from fedpg.envs.base import Environment, space_size
 from fedpg.envs.host import HostEnvironment
-from fedpg.envs.tabular import MDP
+from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
-from fedpg.gradients import batch, exact, hvp, importance, visits
+from fedpg.gradients import batch, exact, hvp, importance, suspects, visits
 from fedpg.gradients.estimator import Choices, Usage, total_usage
+from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import Weights
+from fedpg.gradients.surrogate import Divergence, Surrogate, moving
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
@@ -54,6 +56,11 @@ class Problem(NamedTuple):
         evaluate: (key, params, agent) -> Evaluation.
         project: params -> allowed params.
         step_floats: numbers in one recorded environment step: what would travel if trajectories did.
+
+    Not every problem has the rest; it is None then:
+        exact: tables of a finite MDP, see `fedpg.gradients.exact`.
+        surrogate, divergence: (sample, params, other) -> what the sample says about params near those it was drawn with, and how
+            far pi_params is from pi_other, see `fedpg.gradients.surrogate`.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -66,6 +73,9 @@ class Problem(NamedTuple):
     evaluate: Callable[[jax.Array, Params, Any], Evaluation]
     project: Callable[[Params], Params]
     step_floats: int
+    exact: Exact | None = None
+    surrogate: Callable[[Any, Params, Params], Surrogate] | None = None
+    divergence: Callable[[Any, Params, Params], Divergence] | None = None
 
 
 def policy_gradient(
@@ -81,6 +91,7 @@ def policy_gradient(
     weight_cap: float = 2.0,
     eval_episodes: int = 32,
     watch_observations: bool = False,
+    attackable: bool = False,
 ) -> Problem:
     """The reinforcement-learning problem of the paper, with its practical options.
 
@@ -98,6 +109,7 @@ def policy_gradient(
         weight_cap: where truncated weights are cut.
         eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
         watch_observations: report the moments of what was seen with the usage of a sample.
+        attackable: agents are each a `Suspect`, which may lie about its trajectories; evaluations are of the true environments.
     """
     require(horizon >= 1 and batch_size >= 1, "horizon and batch must be at least 1")
     require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
@@ -105,7 +117,10 @@ def policy_gradient(
     choose("weights", weights, importance.KINDS)
     require(weights != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: that of one is always 1")
     choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, weights, weight_cap, watch_observations)
-    estimator = (visits if visits.applies(environment, policy, choices) else batch).estimator(environment, policy, choices)
+    if attackable:
+        estimator = batch.estimator(environment, policy, choices, suspects.trajectories)
+    else:
+        estimator = (visits if visits.applies(environment, policy, choices) else batch).estimator(environment, policy, choices)
 
     def weighted_gradient(drawn: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
         f, statistics = estimator.weighted_gradient(drawn, params, behaviour)
@@ -128,6 +143,7 @@ def policy_gradient(
         return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
 
     def evaluate(key: jax.Array, params: Params, agent: Any) -> Evaluation:
+        agent = agent.constants if attackable else agent
         return (evaluate_exactly if isinstance(agent, MDP) else evaluate_episodes)(key, params, agent)
 
     return Problem(
@@ -141,4 +157,7 @@ def policy_gradient(
         evaluate=evaluate,
         project=policy.project,
         step_floats=space_size(environment.observation_space) + space_size(environment.action_space) + 1,
+        exact=exact.exact(policy, discount, horizon) if is_tabular(environment) and not attackable else None,
+        surrogate=lambda drawn, params, behaviour: estimator.surrogate(drawn, moving(policy, params), behaviour),
+        divergence=estimator.divergence and (lambda drawn, params, other: estimator.divergence(drawn, moving(policy, params), other)),
     )

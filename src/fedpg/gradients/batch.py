@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,10 @@ from fedpg.gradients.gpomdp import coefficients, surrogate
 from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory, log_probs, rollout
+from fedpg.gradients.surrogate import Divergence, Surrogate, averaged, of_visits
+from fedpg.policies import distributions
 from fedpg.policies.base import Policy
+from fedpg.policies.distributions import Outputs
 from fedpg.trees import Params
 
 
@@ -84,6 +88,18 @@ def weighted_gradient(
     return _ascent(policy, params, batch, batch.scale * coefficient), importance.statistics(ratios)
 
 
+def near(policy: Policy, params: Params, behaviour: Params, batch: Batch, discount: float) -> Surrogate:
+    """The clipped surrogate of a batch drawn with `behaviour`."""
+    coefficient = batch.scale * jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
+    return of_visits(log_ratios(policy, params, behaviour, batch), coefficient, batch.trajectory.mask)
+
+
+def divergence(outputs: Outputs, params: Params, other: Params, batch: Batch) -> Divergence:
+    """KL(pi_other || pi_params) in the states of a batch."""
+    each = jax.vmap(jax.vmap(lambda seen: distributions.divergence(outputs(other, seen), outputs(params, seen))))
+    return averaged(each(batch.trajectory.observation), batch.trajectory.mask)
+
+
 def trajectories(
     environment: Environment | HostEnvironment, policy: Policy, horizon: int, keys: jax.Array, params: Params, agent: Any
 ) -> Trajectory:
@@ -93,14 +109,17 @@ def trajectories(
     return jax.vmap(lambda k: rollout(environment, policy, horizon, k, params, agent))(keys)
 
 
-def estimator(environment: Environment | HostEnvironment, policy: Policy, choices: Choices) -> Estimator:
-    """Samples are a `Batch`; the memory is the baseline's state."""
+def estimator(
+    environment: Environment | HostEnvironment, policy: Policy, choices: Choices, draw: Callable[..., Trajectory] = trajectories
+) -> Estimator:
+    """Samples are a `Batch` of what `draw` (called like `trajectories`) drew; the memory is the baseline's state."""
     fitted = baselines.make(choices.baseline, environment, choices.horizon)
     discount = choices.discount
+    outputs = distributions.outputs_of(policy, environment.action_space)
 
     def sample(key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Batch, Any]:
         keys = jax.random.split(key, choices.batch_size)
-        tau = trajectories(environment, policy, choices.horizon, keys, params, agent)
+        tau = draw(environment, policy, choices.horizon, keys, params, agent)
         values = jax.vmap(fitted.predict, (None, 0))(memory, tau)
         drawn = Batch(tau, values, jnp.ones(()))
         memory = fitted.update(memory, tau, jax.vmap(targets, (0, None))(tau.reward, discount))
@@ -121,4 +140,6 @@ def estimator(environment: Environment | HostEnvironment, policy: Policy, choice
             policy, params, behaviour, drawn, discount, choices.weights, choices.weight_cap
         ),
         usage=usage,
+        surrogate=lambda drawn, params, behaviour: near(policy, params, behaviour, drawn, discount),
+        divergence=outputs and (lambda drawn, params, other: divergence(outputs, params, other, drawn)),
     )

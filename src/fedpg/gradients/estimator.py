@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fedpg import moments
 from fedpg.gradients.importance import Weights
+from fedpg.gradients.surrogate import Divergence, Surrogate
 from fedpg.trees import Params
 
 
@@ -68,6 +69,8 @@ class Estimator(NamedTuple):
         weighted_gradient: (sample, params, behaviour) -> mean of F(params; tau, behaviour), Weights. Differentiable in
             params through the weight as well as through g.
         usage: sample -> Usage.
+        surrogate: (sample, params, behaviour) -> Surrogate, see `fedpg.gradients.surrogate`.
+        divergence: (sample, params, other) -> Divergence of pi_params from pi_other; None where the policy does not say.
     """
 
     init_memory: Callable[[], Any]
@@ -75,3 +78,5 @@ class Estimator(NamedTuple):
     gradient: Callable[[Any, Params], Params]
     weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]]
     usage: Callable[[Any], Usage]
+    surrogate: Callable[[Any, Params, Params], Surrogate]
+    divergence: Callable[[Any, Params, Params], Divergence] | None

@@ -1,6 +1,9 @@
-"""J and grad J of a finite MDP without sampling, for finite and infinite horizon."""
+"""J, grad J and the tables behind them of a finite MDP without sampling, for finite and infinite horizon."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,3 +42,63 @@ def objective(policy: Policy, params: Params, mdp: MDP, discount: float, horizon
 def gradient(policy: Policy, params: Params, mdp: MDP, discount: float, horizon: int | None) -> Params:
     """grad J_i(params), by differentiating the exact value."""
     return jax.grad(objective, 1)(policy, params, mdp, discount, horizon)
+
+
+class Tables(NamedTuple):
+    """A policy in a finite MDP. With d_t the distribution of s_t and Q_t, V_t the value of what is left of H steps at time t:
+
+    Attributes:
+        probabilities: pi(a|s), (S, A).
+        occupancy: x(s) = sum_t gamma^t d_t(s), (S,); it adds up to 1/(1-gamma) without a horizon.
+        values: Q(s,a) = sum_t gamma^t d_t(s) Q_t(s,a) / x(s), (S, A), so that dJ/dpi(a|s) = x(s) Q(s,a); without a horizon
+            all Q_t are equal. 0 in states that are never visited within a horizon.
+        advantages: Q(s,a) - tau log pi(a|s) less its mean over pi(.|s), (S, A).
+    """
+
+    probabilities: jax.Array
+    occupancy: jax.Array
+    values: jax.Array
+    advantages: jax.Array
+
+
+def tables(mdp: MDP, log_probabilities: jax.Array, discount: float, horizon: int | None, temperature: Any = 0.0) -> Tables:
+    """The tables of a policy given by log pi, (S, A). With `temperature` tau those of sum_t gamma^t (r_t - tau log pi(a_t|s_t)).
+
+    The entropy of the step itself is not in Q, as is usual: V(s) = sum_a pi(a|s) (Q(s,a) - tau log pi(a|s)).
+    """
+    pi = jnp.exp(log_probabilities)
+    cost = temperature * log_probabilities
+    paid = mdp._replace(reward=mdp.reward - cost)
+    if horizon is None:
+        kernel = jnp.einsum("sa,sat->st", pi, mdp.transition)
+        left = jnp.eye(kernel.shape[0]) - discount * kernel
+        occupancy = jnp.linalg.solve(left.T, mdp.start)
+        after = jnp.linalg.solve(left, jnp.sum(pi * paid.reward, axis=1))
+        values = paid.reward + discount * mdp.transition @ after
+    else:
+        # J is linear in the rewards, with slope x(s) pi(a|s); its slope in pi, rewards held, is x(s) Q(s,a).
+        slopes = jax.grad(lambda pi, reward: value(mdp._replace(reward=reward), pi, discount, horizon), (0, 1))(pi, paid.reward)
+        occupancy = jnp.sum(slopes[1], axis=1)
+        values = slopes[0] / jnp.where(occupancy > 0, occupancy, 1.0)[:, None]
+    return Tables(pi, occupancy, values + cost, values - jnp.sum(pi * values, axis=1, keepdims=True))
+
+
+class Exact(NamedTuple):
+    """What a finite MDP and a policy that is a table allow.
+
+    Attributes:
+        table: what the params are, `Policy.table`.
+        solve: (params, mdp, temperature) -> Tables.
+    """
+
+    table: str
+    solve: Callable[[Params, MDP, Any], Tables]
+
+
+def exact(policy: Policy, discount: float, horizon: int | None) -> Exact | None:
+    """None unless the policy is a table."""
+
+    def solve(params: Params, mdp: MDP, temperature: Any = 0.0) -> Tables:
+        return tables(mdp, log_table(policy, params, *mdp.reward.shape), discount, horizon, temperature)
+
+    return Exact(policy.table, solve) if policy.table else None

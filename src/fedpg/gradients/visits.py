@@ -23,6 +23,7 @@ from fedpg.gradients.baselines import Average
 from fedpg.gradients.estimator import Choices, Estimator, Usage
 from fedpg.gradients.exact import log_table
 from fedpg.gradients.importance import Weights
+from fedpg.gradients.surrogate import averaged, of_visits, table_divergence
 from fedpg.gradients.walk import walk
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
@@ -102,6 +103,11 @@ def estimator(environment: Any, policy: Policy, choices: Choices) -> Estimator:
         memory = memory.add(jnp.sum(seen.targets, axis=0), jnp.sum(seen.visits, axis=(0, 2)))
         return Visits(seen.visits, coefficient, seen.total_return), memory
 
+    def moved(drawn: Visits, params: Params, behaviour: Params) -> jax.Array:
+        """log pi_params - log pi_behaviour, (S, A)."""
+        shape = drawn.count.shape[1:]
+        return log_table(policy, params, *shape) - log_table(policy, behaviour, *shape)
+
     def usage(drawn: Visits) -> Usage:
         count = choices.batch_size
         return Usage(jnp.asarray(count), jnp.asarray(count * choices.horizon), jnp.sum(drawn.total_return))
@@ -114,4 +120,8 @@ def estimator(environment: Any, policy: Policy, choices: Choices) -> Estimator:
             policy, params, behaviour, drawn, choices.weights, choices.weight_cap
         ),
         usage=usage,
+        surrogate=lambda drawn, params, behaviour: of_visits(moved(drawn, params, behaviour), drawn.coefficient, drawn.count),
+        divergence=lambda drawn, params, other: averaged(
+            table_divergence(*(log_table(policy, at, *drawn.count.shape[1:]) for at in (other, params))), jnp.sum(drawn.count, axis=(0, 2))
+        ),
     )

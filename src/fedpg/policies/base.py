@@ -29,6 +29,8 @@ class Policy(NamedTuple):
             is then simply `sample(key, params, observation)`.
         project: params -> the nearest allowed params; called after every update.
         free: a direction -> the same with zeros where gradients do not move the params.
+        outputs: (params, observation) -> what describes pi(.|s), see `fedpg.policies.distributions`; None: only log_prob is known.
+        table: "softmax" or "direct" if the params are nothing but one table over (state, action), else "".
     """
 
     init: Callable[[jax.Array], Params]
@@ -37,6 +39,8 @@ class Policy(NamedTuple):
     draw: Callable[[jax.Array, int], Any] = jax.random.split
     project: Callable[[Params], Params] = lambda params: params
     free: Callable[[Params], Params] = lambda direction: direction
+    outputs: Callable[[Params, jax.Array], Any] | None = None
+    table: str = ""
 
     def sample(self, key: jax.Array, params: Params, observation: jax.Array) -> jax.Array:
         """One action with its own key."""

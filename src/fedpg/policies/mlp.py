@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fedpg.draws import look_up, pick, uniforms
 from fedpg.envs.base import Box, Environment, space_size
 from fedpg.policies.base import Policy, features
+from fedpg.policies.distributions import Normal
 from fedpg.trees import Params
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -45,6 +46,7 @@ def categorical(environment: Environment, hidden: tuple[int, ...] = (8, 8)) -> P
         act=lambda uniform, params, obs: pick(uniform, jax.nn.softmax(logits(params, obs))),
         log_prob=lambda params, obs, action: look_up(jax.nn.log_softmax(logits(params, obs)), action),
         draw=uniforms,
+        outputs=logits,
     )
 
 
@@ -73,4 +75,5 @@ def gaussian(environment: Environment, hidden: tuple[int, ...] = (32, 32), log_s
         act=act,
         log_prob=log_prob,
         draw=lambda key, n: jax.random.normal(key, (n, outputs)),
+        outputs=lambda params, observation: Normal(mean(params, observation), params["log_std"]),
     )

@@ -62,4 +62,5 @@ def normalised(inner: Policy, shape: tuple[int, ...]) -> Policy:
         draw=inner.draw,
         project=lambda params: params._replace(inner=inner.project(params.inner)),
         free=lambda direction: direction._replace(inner=inner.free(direction.inner), scale=trees.zeros_like(direction.scale)),
+        outputs=inner.outputs and (lambda params, observation: inner.outputs(params.inner, seen(params, observation))),
     )

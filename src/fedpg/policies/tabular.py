@@ -19,6 +19,8 @@ def softmax(environment: Environment) -> Policy:
         act=lambda uniform, params, s: pick(uniform, jax.nn.softmax(jnp.asarray(params["logits"])[s])),
         log_prob=lambda params, s, a: look_up(jax.nn.log_softmax(look_up(params["logits"], s)), a),
         draw=uniforms,
+        outputs=lambda params, s: look_up(params["logits"], s),
+        table="softmax",
     )
 
 
@@ -56,4 +58,6 @@ def direct(environment: Environment, floor: float = 1e-3) -> Policy:
         log_prob=log_prob,
         draw=uniforms,
         project=lambda params: {"probabilities": simplex_projection(params["probabilities"], floor)},
+        outputs=lambda params, s: jnp.log(look_up(params["probabilities"], s)),
+        table="direct",
     )

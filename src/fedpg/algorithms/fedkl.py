@@ -1,0 +1,129 @@
+"""FedKL: local policy optimisation with two penalties, on the divergence from the policy that sampled and from the round's
+common one. Xie & Song, "FedKL: tackling data heterogeneity in federated reinforcement learning by penalizing KL divergence", 2023.
+
+agent    K times: sample a batch with pi_old = pi_th; then `epochs` times th <- th + eta grad L(th), with, per step,
+             L = mean[ clip(pi_th/pi_old, 1e-8, 10) Adv ] - b mean KL(pi_old||pi_th) - s mean sqrt(max(KL(pi_{theta_r}||pi_th), 1e-8))
+         and, once per batch, with D the first mean, or the second, at the new th, and D* its target:
+             D < D*/1.1: halve b (or s);   D > 1.1 D*: double it;   then cut to [lowest, min(max|Adv| / D, 20)]
+         lowest is 1e-8 for b and its first value for s. b and s stay with the agent. Sends Delta_i = th - theta_r
+server   u_{r+1} = mean Delta_i / (eta K);   theta_{r+1} = theta_r + lambda u_{r+1}
+
+Here L is multiplied by the mean number of steps of a trajectory, and Adv is what multiplies the scores in g, so that
+grad L = g at th = pi_old: with one epoch and s = 0 this is PAvg, at the same step-size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg import trees
+from fedpg.algorithms import base
+from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.pavg import Shared
+from fedpg.errors import require
+from fedpg.problem import Problem
+from fedpg.trees import Params
+
+TOLERANCE, STEP, LOWEST, HIGHEST = 1.1, 2.0, 1e-8, 20.0
+"""Of the rule that adapts the coefficients, as in the authors' code."""
+
+
+class AgentState(NamedTuple):
+    """Attributes:
+    memory: the agent's baseline.
+    near: b, ().
+    anchored: s, ().
+    """
+
+    memory: Any
+    near: jax.Array
+    anchored: jax.Array
+
+
+def adapted(coefficient: jax.Array, measured: jax.Array, target: Any, lowest: Any, largest: jax.Array) -> jax.Array:
+    """The coefficient of a penalty after a batch on which `measured` was reached; one that is 0 stays 0.
+
+    Args:
+        coefficient: before, ().
+        measured: the divergence, ().
+        target: what it should be, ().
+        lowest: least coefficient, ().
+        largest: max |Adv|, ().
+
+    >>> [float(adapted(jnp.array(1.0), d, 0.01, 1e-8, jnp.array(3.0))) for d in (0.001, 0.01, 0.02, 2.0)]
+    [0.5, 1.0, 2.0, 1.5]
+    """
+    factor = jnp.where(measured < target / TOLERANCE, 1.0 / STEP, jnp.where(measured > target * TOLERANCE, STEP, 1.0))
+    highest = jnp.minimum(largest / jnp.maximum(measured, jnp.finfo(jnp.result_type(measured)).tiny), HIGHEST)
+    return jnp.where(coefficient > 0, jnp.minimum(jnp.maximum(factor * coefficient, lowest), highest), coefficient)
+
+
+def fedkl(
+    problem: Problem,
+    *,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    epochs: int = 10,
+    near: Any = 1.0,
+    near_target: Any = 0.01,
+    anchored: Any = 1e-4,
+    anchored_target: Any = 0.6,
+) -> Algorithm:
+    """FedKL on `problem`; the defaults of the penalties are those of the authors' Reacher runs.
+
+    Args:
+        problem: what is learned.
+        local_lr: eta, of every epoch.
+        global_lr: lambda; eta K if None.
+        local_steps: K, batches of an agent in a round.
+        epochs: gradient steps on each batch.
+        near: b at the start, on KL(pi_old||pi); 0 switches it off.
+        near_target: what that divergence should be after a batch.
+        anchored: s at the start and at least, on sqrt KL(pi_{theta_r}||pi); 0 switches it off.
+        anchored_target: what that root should be after a batch.
+    """
+    known = problem.surrogate is not None and problem.divergence is not None
+    require(known, "fedkl needs a policy whose distribution is known: discrete actions, or the gaussian policy")
+    require(epochs >= 1, f"epochs must be at least 1, not {epochs}")
+    for name, value in (("near", near), ("anchored", anchored), ("near_target", near_target), ("anchored_target", anchored_target)):
+        least = 0.0 if name in ("near", "anchored") else LOWEST
+        require(not isinstance(value, (int, float)) or value >= least, f"{name} must be at least {least}, not {value}")
+    global_lr = local_lr * local_steps if global_lr is None else global_lr
+    base.check_step(local_lr, global_lr, local_steps)
+
+    def init(params: Params) -> tuple[ServerState, AgentState]:
+        start = (jnp.asarray(value, float) for value in (near, anchored))
+        return ServerState(Shared(params)), AgentState(problem.init_memory(), *start)
+
+    def local_update(key: jax.Array, shared: Shared, state: AgentState, agent: Any) -> tuple[Params, AgentState, LocalInfo]:
+        def step(carry: tuple[Params, AgentState], key: jax.Array) -> tuple:
+            old, state = carry
+            sample, memory = problem.sample(key, old, agent, state.memory)
+
+            def penalised(params: Params) -> jax.Array:
+                gained = problem.surrogate(sample, params, old)
+                to_old, to_common = (problem.divergence(sample, params, other) for other in (old, shared.params))
+                return gained.value - gained.length * (state.near * to_old.mean + state.anchored * to_common.root)
+
+            def epoch(params: Params, _: None) -> tuple[Params, None]:
+                return problem.project(trees.add_scaled(params, local_lr, jax.grad(penalised)(params))), None
+
+            params, _ = jax.lax.scan(epoch, old, None, length=epochs)
+            largest = problem.surrogate(sample, params, old).largest
+            to_old, to_common = (problem.divergence(sample, params, other) for other in (old, shared.params))
+            near_now = adapted(state.near, to_old.mean, near_target, LOWEST, largest)
+            anchored_now = adapted(state.anchored, to_common.root, anchored_target, anchored, largest)
+            return (params, AgentState(memory, near_now, anchored_now)), LocalInfo(problem.usage(sample), base.no_weights())
+
+        (params, state), infos = jax.lax.scan(step, (shared.params, state), jax.random.split(key, local_steps))
+        return trees.subtract(params, shared.params), state, base.total(infos)
+
+    def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
+        u, info = base.mean_direction(messages, weights, local_steps, local_lr)
+        return ServerState(Shared(problem.project(trees.add_scaled(state.shared.params, global_lr, u)))), info
+
+    return Algorithm("fedkl", init, local_update, aggregate)
