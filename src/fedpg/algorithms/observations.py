@@ -103,9 +103,23 @@ def _common(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algorit
 
         return Exchange(local_update, aggregate)
 
+    def server_update(key: jax.Array, state: ServerState, agents: Any) -> tuple[ServerState, LocalInfo]:
+        """The server's own work, on the scale that the round has led to."""
+        server, info = algorithm.server_update(key, inner(state), agents)
+        seen = state.private.seen
+        shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if running else server.shared
+        return ServerState(shared, Remembering(server.private, seen)), info
+
     own = passed_on(Exchange(algorithm.local_update, algorithm.aggregate), running)
     first = (Exchange(look, set_scale), *(passed_on(exchange, False) for exchange in algorithm.warmup))
-    return algorithm._replace(init=init, local_update=own.local_update, aggregate=own.aggregate, warmup=first)
+    return algorithm._replace(
+        init=init,
+        local_update=own.local_update,
+        aggregate=own.aggregate,
+        warmup=first,
+        prelude=tuple(passed_on(exchange, False) for exchange in algorithm.prelude),
+        server_update=None if algorithm.server_update is None else server_update,
+    )
 
 
 def _personal(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algorithm:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedpg import trees
-from fedpg.algorithms.base import Algorithm, Exchange
+from fedpg.algorithms.base import Algorithm
 from fedpg.engines import traffic
 from fedpg.engines.events import EventLog
-from fedpg.engines.keys import Purpose, agent_key
-from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, settle, start
+from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, start
+from fedpg.engines.sequence import Moment, play, warm_up
 from fedpg.engines.simulator import AgentsOf, make_agents
 from fedpg.envs.host import Host
 from fedpg.problem import Problem
@@ -38,6 +38,23 @@ def stage(name: str) -> Iterator[None]:
             yield
     except Exception as error:
         raise StageError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+class OneByOne(NamedTuple):
+    """Calls for one agent after another; `where` is the seed and the round."""
+
+    where: str
+
+    def each(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        results = []
+        for i in range(jax.tree.leaves(args)[0].shape[0]):
+            with stage(f"{self.where}, agent {i}, {what}"):
+                results.append(function(*trees.take(args, i)))
+        return trees.stack(results)
+
+    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        with stage(f"{self.where}, {what}"):
+            return function(*args)
 
 
 class Debug:
@@ -61,21 +78,6 @@ class Debug:
         self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
         self._states: list[SeedState] = []
 
-    def _round(self, exchange: Exchange, purpose: Purpose, seed: int, round: int) -> None:
-        where = f"seed {seed}, {'warm-up' if purpose is Purpose.WARMUP else f'round {round}'}"
-        state, members = self._states[seed], participants(self._algorithm, self._agents[seed])
-        results = []
-        for i in range(jax.tree.leaves(members)[0].shape[0]):
-            with stage(f"{where}, agent {i}, local_update"):
-                key = agent_key(self._root, seed, round, i, purpose)
-                results.append(exchange.local_update(key, state.server.shared, trees.take(state.agents, i), trees.take(members, i)))
-        with stage(f"{where}, aggregate"):
-            self._states[seed] = settle(state, round, exchange.aggregate, *trees.stack(results))
-        if purpose is Purpose.WARMUP:
-            self.log.collect(0, "warm-up")
-        else:
-            self.log.collect(round, "training")
-
     @functools.cached_property
     def traffic(self) -> traffic.Traffic:
         with stage("counting what one agent sends"):
@@ -95,14 +97,17 @@ class Debug:
             with stage(f"seed {seed}, init"):
                 count = jax.tree.leaves(participants(self._algorithm, self._agents[seed]))[0].shape[0]
                 self._states.append(start(self._problem, self._algorithm, self._root, seed, count))
-            for number, exchange in enumerate(self._algorithm.warmup):
-                self._round(exchange, Purpose.WARMUP, seed, number)
+            for number in range(len(self._algorithm.warmup)):
+                moment, call = Moment(self._root, seed, number), OneByOne(f"seed {seed}, warm-up")
+                self._states[seed] = warm_up(self._algorithm, number, moment, self._states[seed], self._agents[seed], call)
+            self.log.collect(0, "warm-up")
 
     def advance(self, first: int, count: int) -> None:
-        exchange = Exchange(self._algorithm.local_update, self._algorithm.aggregate)
         for seed in range(self.seeds):
             for round in range(first, first + count):
-                self._round(exchange, Purpose.TRAIN, seed, round)
+                moment, call = Moment(self._root, seed, round), OneByOne(f"seed {seed}, round {round}")
+                self._states[seed] = play(self._algorithm, moment, self._states[seed], self._agents[seed], call)
+                self.log.collect(round, "training")
 
     def evaluate(self, round: int) -> Scores:
         found = []

@@ -16,6 +16,8 @@ class Purpose(enum.IntEnum):
     EVALUATE = 2
     PARAMS = 3
     AGENTS = 4
+    PRELUDE = 5
+    SERVER = 6
 
 
 def agent_key(root: Any, seed: Any, round: Any, agent: Any, purpose: Purpose = Purpose.TRAIN) -> jax.Array:

@@ -83,29 +83,46 @@ def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: i
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
 
 
-def settle(state: SeedState, round: Any, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo) -> SeedState:
-    """Ends a round: refuses messages that are not finite, aggregates the rest, and freezes a seed that cannot go on.
+def settle(
+    state: SeedState, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo, present: jax.Array
+) -> tuple[SeedState, jax.Array]:
+    """Ends an exchange: refuses messages that are not finite and aggregates the rest.
 
     Args:
-        state: before the round.
-        round: its number, for the record.
+        state: before the exchange.
         aggregate: the server half.
         messages, agents, infos: what the participants' local updates returned, leading axis N.
+        present: whether nothing of a participant was refused in this round so far, (N,). Whoever was is out until its end:
+            weight 0, its state as it was, no cost.
+
+    Returns:
+        The state after it, and who is still present, (N,).
     """
-    finite = jax.vmap(trees.all_finite)((messages, agents))
-    kept = jax.vmap(trees.select)(finite, agents, state.agents)
+    finite = present & jax.vmap(trees.all_finite)((messages, agents))
     server, latest = aggregate(state.server, messages, finite.astype(float))
-    goes_on = jnp.any(finite) & trees.all_finite(server)
+    spent = _spent(jax.vmap(trees.select)(present, infos, trees.zeros_like(infos)), finite)
     after = SeedState(
         server=server,
-        agents=kept,
+        agents=jax.vmap(trees.select)(finite, agents, state.agents),
         failed=state.failed,
-        info=base.total(trees.stack([state.info, _spent(infos, finite)])),
-        refused=state.refused + ~finite,
+        info=base.total(trees.stack([state.info, spent])),
+        refused=state.refused + (present & ~finite),
         latest=latest,
     )
-    frozen = state._replace(failed=jnp.where(state.failed == HEALTHY, round, state.failed))
-    return trees.select((state.failed == HEALTHY) & goes_on, after, frozen)
+    return after, finite
+
+
+def served(state: SeedState, server: ServerState, info: LocalInfo) -> SeedState:
+    """The state after the server's own work, which cost `info`."""
+    one = trees.stack([info])
+    spent = _spent(one, jax.vmap(trees.all_finite)(one))
+    return state._replace(server=server, info=base.total(trees.stack([state.info, spent])))
+
+
+def conclude(before: SeedState, after: SeedState, sound: jax.Array, round: Any) -> SeedState:
+    """Ends a round: a seed that cannot go on, () `sound`, is frozen as it was `before`, with the round's number for the record."""
+    frozen = before._replace(failed=jnp.where(before.failed == HEALTHY, round, before.failed))
+    return trees.select((before.failed == HEALTHY) & sound, after, frozen)
 
 
 def scores(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, round: Any, state: SeedState, agents: Any) -> Scores:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedpg.algorithms.base import Algorithm, Exchange
+from fedpg.algorithms.base import Algorithm
 from fedpg.engines import round as rounds
-from fedpg.engines.keys import Purpose, agent_key
 from fedpg.engines.round import Scores, SeedState, participants
+from fedpg.engines.sequence import Moment, play, warm_up
 from fedpg.errors import require
 from fedpg.problem import Problem
 
@@ -60,31 +59,34 @@ class Stages(NamedTuple):
     evaluate: Callable[[Row, SeedState, Any, jax.Array], Scores]
 
 
+class AtOnce:
+    """Calls for all agents together."""
+
+    @staticmethod
+    def each(what: str, function: Callable[..., Any], *args: Any) -> Any:
+        return jax.vmap(function)(*args)
+
+    @staticmethod
+    def once(what: str, function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)
+
+
 def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int) -> Stages:
     """The stages of a run on `problem`; algorithm_of(setting) is a row's algorithm."""
 
-    def exchanged(exchange: Exchange, purpose: Purpose, seed: Any, round: Any, state: SeedState, members: Any) -> SeedState:
-        count = jax.tree.leaves(members)[0].shape[0]
-        keys = jax.vmap(lambda i: agent_key(root, seed, round, i, purpose))(jnp.arange(count))
-        update = jax.vmap(exchange.local_update, (0, None, 0, 0))
-        messages, agents, infos = update(keys, state.server.shared, state.agents, members)
-        return rounds.settle(state, round, exchange.aggregate, messages, agents, infos)
-
     def start(row: Row, agents: Any) -> SeedState:
         algorithm = algorithm_of(row.setting)
-        members = participants(algorithm, agents)
-        state = rounds.start(problem, algorithm, root, row.seed, jax.tree.leaves(members)[0].shape[0])
-        for number, exchange in enumerate(algorithm.warmup):
-            state = exchanged(exchange, Purpose.WARMUP, row.seed, number, state, members)
+        count = jax.tree.leaves(participants(algorithm, agents))[0].shape[0]
+        state = rounds.start(problem, algorithm, root, row.seed, count)
+        for number in range(len(algorithm.warmup)):
+            state = warm_up(algorithm, number, Moment(root, row.seed, number), state, agents, AtOnce)
         return state
 
     def advance(row: Row, state: SeedState, agents: Any, first: jax.Array, count: jax.Array) -> SeedState:
         algorithm = algorithm_of(row.setting)
-        members = participants(algorithm, agents)
-        exchange = Exchange(algorithm.local_update, algorithm.aggregate)
 
         def body(i: jax.Array, state: SeedState) -> SeedState:
-            return exchanged(exchange, Purpose.TRAIN, row.seed, first + i, state, members)
+            return play(algorithm, Moment(root, row.seed, first + i), state, agents, AtOnce)
 
         return jax.lax.fori_loop(0, count, body, state)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpg import trees
@@ -40,14 +41,22 @@ def measure(problem: Problem, algorithm: Algorithm, agents: Any, shapes_of: Call
     if algorithm.pooled:
         return Traffic(0, 0, 0, 0, problem.step_floats)
 
-    def one_of_each(key: jax.Array, agents: Any) -> tuple[Any, Any, Any]:
+    def one_of_each(key: jax.Array, agents: Any) -> tuple[Any, ...]:
         agent = trees.take(participants(algorithm, agents), 0)
         server, agent_state = algorithm.init(problem.init_params(key))
-        message = algorithm.local_update(key, server.shared, agent_state, agent)[0]
         first = [exchange.local_update(key, server.shared, agent_state, agent)[0] for exchange in algorithm.warmup]
-        return server.shared, message, first
+        up, down = [], [server.shared]
+        for exchange in algorithm.prelude:
+            message, agent_state, _ = exchange.local_update(key, server.shared, agent_state, agent)
+            held = {id(leaf) for leaf in jax.tree.leaves(server.shared)}
+            server, _ = exchange.aggregate(server, jax.tree.map(lambda x: x[None], message), jnp.ones(1))
+            up.append(message)
+            # Whatever the server did not touch since the round began is with the agents already.
+            down.append([leaf for leaf in jax.tree.leaves(server.shared) if id(leaf) not in held])
+        up.append(algorithm.local_update(key, server.shared, agent_state, agent)[0])
+        return down[0], up, down, first
 
-    shared, message, first = shapes_of(one_of_each, jax.random.key(0), agents)
+    shared, up, down, first = shapes_of(one_of_each, jax.random.key(0), agents)
     count = jax.tree.leaves(agents)[0].shape[0]
-    up, down, start = count * trees.size(message), count * trees.size(shared), count * trees.size(first)
-    return Traffic(start, len(algorithm.warmup) * down, up, down, 0)
+    start_down = len(algorithm.warmup) * trees.size(shared)
+    return Traffic(*(count * floats for floats in (trees.size(first), start_down, trees.size(up), trees.size(down))), 0)
