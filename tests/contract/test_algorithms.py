@@ -12,12 +12,14 @@ from fedpg.algorithms import ALGORITHMS
 from fedpg.algorithms.base import Exchange
 from fedpg.engines.round import participants
 from fedpg.engines.simulator import Simulator
-from helpers.compare import assert_trees_close
+from helpers.compare import assert_trees_close, normal_like
 from helpers.federations import SMALL, make
 
 EVERY = pytest.mark.parametrize("name", ALGORITHMS)
 FEDERATED = pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("pooled", "local-only")])
 WORLDS = pytest.mark.parametrize("world", SMALL)
+BATCHES_PER_STEP = {"nharpg": 2}
+"""Batches that a local step draws, where it is not one."""
 
 
 def one_round(algorithm, small, key, agents, weights=None, order=None):
@@ -26,10 +28,11 @@ def one_round(algorithm, small, key, agents, weights=None, order=None):
     count = jax.tree.leaves(members)[0].shape[0]
     order = jnp.arange(count) if order is None else order
     server, agent_state = algorithm.init(small.problem.init_params(key))
-    for exchange in (*algorithm.warmup, Exchange(algorithm.local_update, algorithm.aggregate)):
+    states = trees.broadcast(agent_state, count)
+    for exchange in (*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate)):
         keys = jax.random.split(key, count)[order]
-        update = jax.jit(jax.vmap(exchange.local_update, (0, None, None, 0)))
-        messages, states, infos = update(keys, server.shared, agent_state, trees.take(members, order))
+        update = jax.jit(jax.vmap(exchange.local_update, (0, None, 0, 0)))
+        messages, states, infos = update(keys, server.shared, states, trees.take(members, order))
         before = server
         server, _ = exchange.aggregate(server, messages, jnp.ones(count) if weights is None else weights)
     return before, server, messages, states, agent_state, infos
@@ -46,7 +49,8 @@ def test_shapes_and_types_survive_a_round(name, world):
     assert jax.tree.map(lambda x: x.shape[1:], states) == jax.tree.map(jnp.shape, agent_state)
     assert bool(trees.all_finite((after, states)))
     batch = 1 if world == "bowl" else 2
-    assert int(infos.usage.trajectories.sum()) == 3 * 3 * batch  # agents, local steps, trajectories per local step
+    # agents, local steps, trajectories per local step
+    assert int(infos.usage.trajectories.sum()) == 3 * 3 * batch * BATCHES_PER_STEP.get(name, 1)
 
 
 @EVERY
@@ -70,15 +74,19 @@ def test_permuting_the_agents_leaves_the_server_unchanged(name):
 
 @FEDERATED
 def test_weight_zero_is_absent(name):
-    """An agent of weight 0 has no say, whatever it sent."""
+    """An agent of weight 0 has no say, whatever it sent, and params move as they would without it."""
     small = SMALL["random-mdp"]()
     algorithm = make(name, small.problem)
-    server, _ = algorithm.init(small.problem.init_params(jax.random.key(0)))
-    message = jax.tree.map(lambda x: jnp.stack([x + 1.0, x + 3.0, x * jnp.nan]), algorithm.deployed(server.shared, ()))
-    two = jax.tree.map(lambda x: x[:2], message)
-    absent, _ = algorithm.aggregate(server, message, jnp.array([1.0, 1.0, 0.0]))
-    without, _ = algorithm.aggregate(server, two, jnp.ones(2))
-    assert_trees_close(absent, without, rtol=1e-6)
+    server, agent_state = algorithm.init(small.problem.init_params(jax.random.key(0)))
+    agent = trees.take(small.agents_of(jax.random.key(1)), 0)
+    shape = jax.eval_shape(lambda key: algorithm.local_update(key, server.shared, agent_state, agent)[0], jax.random.key(2))
+    sent = [normal_like(seed, shape) for seed in (1, 2, 3)]
+    nothing = jax.tree.map(lambda x: x * jnp.nan, sent[2])
+    two = jnp.array([1.0, 1.0, 0.0])
+    absent, silent = (algorithm.aggregate(server, trees.stack([*sent[:2], last]), two)[0] for last in (sent[2], nothing))
+    assert_trees_close(silent, absent)
+    without, _ = algorithm.aggregate(server, trees.stack(sent[:2]), jnp.ones(2))
+    assert_trees_close(algorithm.deployed(absent.shared, ()), algorithm.deployed(without.shared, ()), rtol=1e-6)
 
 
 @EVERY

@@ -15,7 +15,7 @@ from fedpg.problem import Problem, policy_gradient
 from fedpg.quadratic import bowls, quadratic
 
 STEPS = {"local_lr": 0.02, "local_steps": 3}
-MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball")
+MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
 
 
 class Small(NamedTuple):

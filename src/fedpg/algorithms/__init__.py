@@ -1,14 +1,21 @@
 """Algorithms: one file each, agent half and server half together."""
 
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.fast_fedpg import fast_fedpg
+from fedpg.algorithms.fedavg_m import fedavg_m
 from fedpg.algorithms.fedhapg_m import fedhapg_m
 from fedpg.algorithms.fedhapg_s import fedhapg_s
+from fedpg.algorithms.fedpg_br import fedpg_br
+from fedpg.algorithms.fedprox import fedprox
 from fedpg.algorithms.fedsvrpg_m import fedsvrpg_m
 from fedpg.algorithms.fedsvrpg_s import fedsvrpg_s
 from fedpg.algorithms.heavy_ball import heavy_ball
 from fedpg.algorithms.local_only import local_only
+from fedpg.algorithms.mfpo import mfpo
+from fedpg.algorithms.nharpg import nharpg
 from fedpg.algorithms.pavg import pavg
 from fedpg.algorithms.pooled import pooled
+from fedpg.algorithms.scaffold import scaffold
 
 ALGORITHMS = {
     "fedsvrpg-m": fedsvrpg_m,
@@ -17,6 +24,13 @@ ALGORITHMS = {
     "fedhapg-s": fedhapg_s,
     "pavg": pavg,
     "heavy-ball": heavy_ball,
+    "scaffold": scaffold,
+    "fedprox": fedprox,
+    "fast-fedpg": fast_fedpg,
+    "mfpo": mfpo,
+    "fedavg-m": fedavg_m,
+    "nharpg": nharpg,
+    "fedpg-br": fedpg_br,
     "local-only": local_only,
     "pooled": pooled,
 }
@@ -27,12 +41,19 @@ __all__ = [
     "LocalInfo",
     "RoundInfo",
     "ServerState",
+    "fast_fedpg",
+    "fedavg_m",
     "fedhapg_m",
     "fedhapg_s",
+    "fedprox",
+    "fedpg_br",
     "fedsvrpg_m",
     "fedsvrpg_s",
     "heavy_ball",
     "local_only",
+    "mfpo",
+    "nharpg",
     "pavg",
     "pooled",
+    "scaffold",
 ]

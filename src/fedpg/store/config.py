@@ -36,7 +36,7 @@ class Config:
     Gymnasium environment); module:function or file.py:function (your own)."""
     algorithm: str = "fedsvrpg-m"
     """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
-    heavy-ball, local-only, pooled."""
+    heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg (the rivals)."""
     agents: int = 5
     """N, how many agents, each with its own environment."""
     heterogeneity: PresetFloat = None
@@ -52,7 +52,8 @@ class Config:
     batch: PresetInt = None
     """Trajectories per local step (the paper: 1)."""
     beta: PresetFloat = None
-    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s and heavy-ball."""
+    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
+    mfpo, fedavg-m and nharpg."""
     algorithm_option: tuple[str, ...] = ()
     """NAME=VALUE pairs for what only this algorithm takes, as on its page in docs/algorithms: lookback=memory gain=1."""
     local_lr: PresetFloat = None
@@ -76,6 +77,15 @@ class Config:
     """Where truncated weights are cut."""
     u0: str = "auto"
     """Batches per agent behind the first direction u_0: a number, zero, theorem (ceil(K/(R beta^2))), or auto."""
+    aggregation: str = "mean"
+    """What the server makes of the agents' messages: mean, median, trimmed-mean, krum, geometric-median, norm-clipping."""
+    trim: float = 0.3
+    """Share of the agents that trimmed-mean cuts at each end, and that krum takes for attackers; below 0.5."""
+    attack: str = "none"
+    """What attackers do: zero, noise, sign-flip, fedpg-attack (on messages); reward-flip, random-action, shuffled-reward (on
+    trajectories); none."""
+    attackers: float = 0.3
+    """Share of the agents that attack, the first ones, rounded up; only with --attack."""
     seeds: int = 1
     """How many independent repetitions, all at once."""
     seed: int = 0

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from fedpg import policies
-from fedpg.algorithms import ALGORITHMS, Algorithm, observations
+from fedpg.algorithms import ALGORITHMS, Algorithm, aggregation, attacks, observations
 from fedpg.algorithms.pooled import pool
+from fedpg.algorithms.robust import robust
 from fedpg.engines.debug import Debug
 from fedpg.engines.events import EventLog
 from fedpg.engines.round import Scores, SeedState
@@ -24,14 +25,14 @@ from fedpg.engines.traffic import Traffic
 from fedpg.envs import Box, worlds
 from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, choose, require
-from fedpg.gradients import baselines, importance
+from fedpg.gradients import baselines, importance, suspects
 from fedpg.problem import Problem, policy_gradient
 from fedpg.store.config import Config, flag, parse_options
 from fedpg.training.options import resolve_options
 
 ENGINES = {"simulator": Simulator, "debug": Debug}
-OWN_U0 = ("fedsvrpg-m", "fedhapg-m")
-"""Algorithms whose theorem prescribes an initial direction."""
+OWN_U0 = ("fedsvrpg-m", "fedhapg-m", "nharpg")
+"""Algorithms that start from an initial direction, as the theorem of the first two prescribes."""
 
 
 class Engine(Protocol):
@@ -116,6 +117,9 @@ def _check_numbers(config: Config) -> None:
     choose("baseline", config.baseline, baselines.NAMES)
     choose("weights", config.weights, importance.KINDS)
     choose("normalise-observations", config.normalise_observations, ("auto", *observations.MODES))
+    aggregation.make(config.aggregation, config.trim)
+    choose("attack", config.attack, ("none", *attacks.NAMES))
+    attacks.attacker_count(config.attackers, config.agents)
 
 
 def u0_batches(config: Config) -> int:
@@ -149,6 +153,8 @@ def plan(config: Config) -> Plan:
     """What a resolved configuration asks for. With global_lr = None it is eta K, also where a setting changes eta."""
     options = parse_options(config.env_option)
     world = worlds.make_world(config.env, config.agents, config.heterogeneity, options, config.backend)
+    attackers = attacks.attacker_count(config.attackers, config.agents)
+    world = attacks.infiltrated(world, config.attack, attackers)
     environment = world.environment
     scale = config.normalise_observations
     if scale == "auto":
@@ -165,6 +171,7 @@ def plan(config: Config) -> Plan:
         weight_cap=config.weight_cap,
         eval_episodes=config.eval_episodes,
         watch_observations=scale != "off",
+        attackable=config.attack in suspects.ATTACKS,
     )
     factory = ALGORITHMS[config.algorithm]
     own = parse_options(config.algorithm_option, "algorithm-option")
@@ -173,6 +180,8 @@ def plan(config: Config) -> Plan:
     def algorithm_of(setting: dict[str, Any]) -> Algorithm:
         wanted = known | setting
         algorithm = factory(problem, **{k: wanted[k] for k in inspect.signature(factory).parameters if k in wanted})
+        algorithm = robust(algorithm, aggregation.make(config.aggregation, config.trim))
+        algorithm = attacks.attacked(algorithm, config.attack, attackers)
         seen_by = pool(problem, config.agents) if algorithm.pooled else problem
         return observations.normalise(algorithm, seen_by, scale)
 
