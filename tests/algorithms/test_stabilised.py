@@ -9,7 +9,7 @@ import pytest
 
 from fedpg import trees
 from fedpg.algorithms import fedhapg_s, fedsvrpg_m, fedsvrpg_s, pavg
-from fedpg.algorithms.stabilised import LOOKBACKS, Past, worth
+from fedpg.algorithms.stabilised import LOOKBACKS, Past, few_steps_gain, worth
 from fedpg.engines.simulator import Simulator
 from fedpg.errors import UserError
 from fedpg.quadratic import Bowl, quadratic
@@ -28,7 +28,7 @@ def params_after(algorithm, problem, agents_of, rounds, seeds=1):
     return engine.state().server.shared.params
 
 
-def by_hand(rounds, *, lookback, gain=1.0, beta=BETA, eta=ETA, steps=STEPS):
+def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, beta=BETA, eta=ETA, steps=STEPS):
     """theta after some rounds without noise, in NumPy; Y of `sample` is exact on a quadratic, for both variants."""
     theta, u, past = np.zeros(2), np.zeros(2), [None, None]
     for _ in range(rounds):
@@ -48,7 +48,7 @@ def by_hand(rounds, *, lookback, gain=1.0, beta=BETA, eta=ETA, steps=STEPS):
             past[i] = np.mean(slopes, 0), np.mean(path, 0)
             deltas.append(th - theta)
         u = u + min(gain, 1 / own) * (np.mean(deltas, 0) / (eta * steps) - u)
-        theta = theta + eta * steps * u
+        theta = theta + (stretch if own < 1 else 1.0) * eta * steps * u
     return theta
 
 
@@ -56,9 +56,16 @@ def by_hand(rounds, *, lookback, gain=1.0, beta=BETA, eta=ETA, steps=STEPS):
 @pytest.mark.parametrize(("lookback", "gain"), [("none", 2.0), ("none", 100.0), ("memory", 1.0), ("sample", 1.0)])
 def test_the_recursion_is_that_written_by_hand(factory, lookback, gain):
     problem = quadratic(2)
-    algorithm = factory(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, lookback=lookback, gain=gain)
+    algorithm = factory(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, lookback=lookback, gain=gain, stretch=1.3)
     ours = params_after(algorithm, problem, lambda key: BOWLS, 5)
-    np.testing.assert_allclose(ours[0], by_hand(5, lookback=lookback, gain=gain), rtol=2e-5)
+    np.testing.assert_allclose(ours[0], by_hand(5, lookback=lookback, gain=gain, stretch=1.3), rtol=2e-5)
+
+
+def test_left_alone_it_remembers_at_most_a_quarter_of_k_rounds_and_steps_a_tenth_further():
+    problem = quadratic(2)
+    ours = params_after(fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS), problem, lambda key: BOWLS, 5)
+    np.testing.assert_allclose(ours[0], by_hand(5, lookback="none", gain=4 / (BETA * STEPS), stretch=1.1), rtol=2e-5)
+    assert [float(few_steps_gain(0.2, steps)) for steps in (1, 8, 10, 128)] == [20.0, 2.5, 2.0, 2.0]
 
 
 @pytest.mark.parametrize("name", ["fedsvrpg-s", "fedhapg-s"])

@@ -50,8 +50,8 @@ def test_nothing_held_out_was_tuned_on():
     assert len({size.root for size in held_out.SIZES.values()} - {0, 3, 7}) == 2
     plain = [task for task in held_out.TASKS if str(task).split("env=")[1] == str(Task()).split("env=")[1]]
     assert [task.label for task in plain] == ["conflict, new seeds only"]
-    assert {task.agents for task in held_out.TASKS} == {3, 5, 10}
-    assert {task.local_steps for task in held_out.TASKS} == {8, 32, 64}
+    assert {task.agents for task in held_out.TASKS} == {4, 5, 7, 20}
+    assert {task.local_steps for task in held_out.TASKS} == {4, 16, 32, 128}
 
 
 def test_a_small_run(monkeypatch):

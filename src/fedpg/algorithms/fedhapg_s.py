@@ -15,7 +15,7 @@ from typing import Any
 from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.stabilised import stabilised
+from fedpg.algorithms.stabilised import STRETCH, few_steps_gain, stabilised
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -30,8 +30,9 @@ def fedhapg_s(
     local_steps: int = 1,
     lookback: str = "auto",
     gain: Any = None,
+    stretch: Any = STRETCH,
 ) -> Algorithm:
-    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted and `gain` is 2 by default.
+    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted, for which `gain` is like for none.
 
     With lookback none or memory the two are the same.
     """
@@ -39,8 +40,9 @@ def fedhapg_s(
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
-    lookback, gain = "fitted" if lookback == "auto" else lookback, 2.0 if gain is None else gain
+    lookback = "fitted" if lookback == "auto" else lookback
+    gain = few_steps_gain(beta, local_steps) if gain is None else gain
     return stabilised(
         "fedhapg-s", problem, change,
-        lookback=lookback, gain=gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
     )  # fmt: skip

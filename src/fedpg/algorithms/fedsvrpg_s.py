@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.stabilised import stabilised
+from fedpg.algorithms.stabilised import STRETCH, few_steps_gain, stabilised
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -28,6 +28,7 @@ def fedsvrpg_s(
     local_steps: int = 1,
     lookback: str = "auto",
     gain: Any = None,
+    stretch: Any = STRETCH,
 ) -> Algorithm:
     """FedSVRPG-S on `problem`.
 
@@ -38,7 +39,8 @@ def fedsvrpg_s(
         global_lr: lambda; eta K if None.
         local_steps: K.
         lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
-        gain: kappa; if None 2 without look back and 1, the printed server, with it.
+        gain: kappa; if None max(2, 4/(beta K)) without look back and 1, the printed server, with it.
+        stretch: sigma, how much longer the server steps than lambda.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
@@ -46,8 +48,8 @@ def fedsvrpg_s(
         return trees.subtract(g, anchor), weights
 
     lookback = "none" if lookback == "auto" else lookback
-    gain = (2.0 if lookback == "none" else 1.0) if gain is None else gain
+    gain = (few_steps_gain(beta, local_steps) if lookback == "none" else 1.0) if gain is None else gain
     return stabilised(
         "fedsvrpg-s", problem, change,
-        lookback=lookback, gain=gain, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
     )  # fmt: skip

@@ -4,9 +4,10 @@ An agent walks along the direction that all agents found together, and leans tow
 
     agent    u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + D ],      th_{r,k+1} = th_rk + eta u_rk
     server   ubar = 1/(eta N K) sum_i Delta_i
-             u_{r+1} = kappa ubar + (1-kappa) u_r,                 theta_{r+1} = theta_r + lambda u_{r+1}
+             u_{r+1} = kappa ubar + (1-kappa) u_r,                 theta_{r+1} = theta_r + sigma lambda u_{r+1}
 
-In its noise and in its drift a local path is then beta times that of PAvg. D is what the agent believes its gradient has
+In its noise and in its drift a local path is then beta times that of PAvg. That quiet buys a server step sigma times as long,
+which makes up for the lag of u_r where a run ends before it has learned. D is what the agent believes its gradient has
 changed by since the last round:
 
     none     D = 0: the lag of u_r is accepted, and kappa shortens it
@@ -38,6 +39,8 @@ from fedpg.problem import Problem
 from fedpg.trees import Params
 
 LOOKBACKS = ("none", "memory", "sample", "fitted")
+STRETCH = 1.1
+"""sigma, unless it is given."""
 FORGET = 0.5
 """What is kept, at the start of a round, of the sums behind a_i."""
 
@@ -89,10 +92,28 @@ def worth(past: Past) -> jax.Array:
     return jnp.clip(past.along / jnp.where(past.size > 0, past.size, 1.0), 0.0, 1.0)
 
 
+def few_steps_gain(beta: Any, local_steps: int) -> Any:
+    """kappa where nobody looks back: u_r remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta).
+
+    With few local steps there is little to keep quiet, and the lag of a memory is all that it would bring.
+    """
+    return jnp.maximum(2.0, 4.0 / (beta * local_steps))
+
+
 def stabilised(
-    name: str, problem: Problem, change: Change, *, lookback: str, gain: Any, beta: Any, local_lr: Any, global_lr: Any, local_steps: int
+    name: str,
+    problem: Problem,
+    change: Change,
+    *,
+    lookback: str,
+    gain: Any,
+    stretch: Any,
+    beta: Any,
+    local_lr: Any,
+    global_lr: Any,
+    local_steps: int,
 ) -> Algorithm:
-    """The algorithm whose own measurement Y of the change since its last round is `change`; `gain` is kappa."""
+    """The algorithm whose own measurement Y of the change since its last round is `change`; `gain` is kappa, `stretch` sigma."""
     choose("lookback", lookback, LOOKBACKS)
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
@@ -145,7 +166,8 @@ def stabilised(
         ubar, info = base.mean_direction(messages, weights, local_steps, local_lr)
         kappa = jnp.minimum(gain, 1.0 / lean(state.shared))  # at most what makes u_{r+1} the mean gradient itself
         u = jax.tree.map(lambda u_r, ubar: kappa * ubar + (1.0 - kappa) * u_r, before, ubar)
-        params = problem.project(trees.add_scaled(state.shared.params, global_lr, u))
+        longer = jnp.where(lean(state.shared) < 1.0, stretch, 1.0)  # beta = 1, and round 0, are PAvg
+        params = problem.project(trees.add_scaled(state.shared.params, longer * global_lr, u))
         return ServerState(Shared(params, u)), info._replace(direction_sq=trees.norm_sq(u))
 
     return Algorithm(name, init, local_update, aggregate)

@@ -14,6 +14,7 @@ from rich.table import Table
 from fedpg.cli.parse import parse
 from fedpg.errors import choose
 from fedpg.experiments import catalogue
+from fedpg.experiments.kept import keeping
 from fedpg.experiments.outcome import Outcome, save
 from fedpg.report.figures import panels
 
@@ -45,7 +46,8 @@ def main(argv: list[str]) -> int:
     use_all_cores()
     console, out = Console(), Path(options.out)
     for name in catalogue.EXPERIMENTS if options.what == "all" else [options.what]:
-        outcome = run(name, options.scale, console)
+        with keeping(out / f".{name}-{options.scale}-parts"):
+            outcome = run(name, options.scale, console)
         show(outcome, console)
         saved = save(outcome, out)
         picture = panels(outcome.panels, out / f"{name}.png", title=outcome.title) if outcome.panels else None

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedpg.algorithms import fedhapg_s, fedsvrpg_m, fedsvrpg_s, pavg, pooled
 from fedpg.algorithms.base import Algorithm
+from fedpg.experiments.kept import part
 from fedpg.experiments.outcome import Outcome, Row, Tell
 from fedpg.experiments.sweep import Sweep, federation, sweep
 from fedpg.report.figures import Line, Panel
@@ -75,7 +76,7 @@ def run(scale: str, tell: Tell) -> Outcome:
     found: dict[tuple[int, str], Sweep] = {}
     for number, (steps, name) in enumerate(cases):
         tell(f"{name}, {steps} local steps", number / len(cases))
-        found[steps, name] = measure(name, steps, chosen)
+        found[steps, name] = part(("cartpole", name, steps, chosen), lambda: measure(name, steps, chosen))  # noqa: B023
     rows, panels = [], []
     for steps in chosen.local_steps:
         spent = {name: needed(found[steps, name].total_return, found[steps, name].trajectories) for name in chosen.algorithms}

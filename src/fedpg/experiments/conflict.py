@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.algorithms import ALGORITHMS, Algorithm
+from fedpg.experiments.kept import part
 from fedpg.experiments.sweep import cross, federation, sweep
 from fedpg.training.setup import OWN_U0
 
@@ -17,8 +18,8 @@ HORIZON, DISCOUNT, BATCH = 50, 0.9, 1
 BETA, PLAIN = 0.2, 1.0
 """beta of every algorithm, unless it says otherwise, and that of PAvg."""
 TUNED_ON = (
-    "conflict with N=5, heterogeneity 1, 5 states, 5 actions, K=32, seeds of roots 3 and 7, eta from 1e-3 to 4e-1 (0.2 and 0.4 are left "
-    "out of the grids because every algorithm was bad there), and CartPole with heterogeneity 2, K=32 and 128"
+    "conflict with heterogeneity 1, 5 states, 5 actions, N=3, 5 and 10, K=1, 8, 32 and 64, seeds of roots 3 and 7, eta from 1e-3 to 4e-1 "
+    "(0.2 and 0.4 are left out of the grids because every algorithm was bad there), and CartPole with heterogeneity 2, K=10, 16, 32 and 128"
 )
 """The tuning set: what was looked at while the stabilised variants were designed."""
 
@@ -92,5 +93,7 @@ def objectives(
         horizon=HORIZON, discount=DISCOUNT, batch_size=BATCH, baseline=method.baseline, weights=method.weights,
     )  # fmt: skip
     grid, when = cross(beta=method.betas, eta=etas), list(rounds or (task.rounds,))
-    found = sweep(problem, algorithm_of(problem, task, method), agents_of, grid, seeds=seeds, rounds=when, root=root, tell=tell)
+    named = ("objectives", task, method, tuple(etas), seeds, root, when)
+    make, sized = algorithm_of(problem, task, method), {"seeds": seeds, "rounds": when, "root": root, "tell": tell}
+    found = part(named, lambda: sweep(problem, make, agents_of, grid, **sized))
     return found.objective.reshape(len(method.betas), len(etas), seeds, len(when)).swapaxes(2, 3)

@@ -10,6 +10,7 @@ import numpy as np
 from fedpg.experiments import drift_table, floor_law, floors
 from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HORIZON, PLAIN, TUNED_ON, Method, Task, objectives
 from fedpg.experiments.drift_table import MANY, Found
+from fedpg.experiments.kept import part
 from fedpg.experiments.outcome import Outcome, Row, Tell
 
 ROOT = 0
@@ -62,7 +63,7 @@ SIZES = {
     ),
     "full": Size(
         100, 64, tuple(np.logspace(-3, -1, 9)), (1, 8, MANY, 64), RIVALS, LOOKS_BACK + NO_BASELINE, (0.05, 0.5),
-        64, 800, (0.03, 0.1, 0.3, 1.0), (2, 32), ((floors.BOWLS, tuple(floors.ALGORITHMS)), (floors.DOORS, tuple(floors.ALGORITHMS))),
+        64, 1600, (0.03, 0.1, 0.3, 1.0), (2, 32), ((floors.BOWLS, tuple(floors.ALGORITHMS)), (floors.DOORS, tuple(floors.ALGORITHMS))),
     ),
 }  # fmt: skip
 NOTES = [
@@ -99,6 +100,11 @@ def sampled(size: Size, tell: Tell, until: float) -> Found:
     return found
 
 
+def floor(place: floors.Place, name: str, betas: tuple[float, ...], **given: int) -> floors.Floors:
+    """`floors.measure`, kept until the experiment is done."""
+    return part(("floors", place.label, name, betas, given), lambda: floors.measure(place, name, betas, **given))
+
+
 def settled(size: Size, tell: Tell, since: float) -> tuple[dict[str, dict[str, floors.Floors]], list[Row], list[str]]:
     """Floors with exact gradients by problem and algorithm, what they say, and how still they stood."""
     found, rows, notes = {}, [], []
@@ -106,8 +112,8 @@ def settled(size: Size, tell: Tell, since: float) -> tuple[dict[str, dict[str, f
         tell(f"floors on {place.label}", since + (1.0 - since) * number / len(size.places))
         given = {"rounds": size.floor_rounds, "seeds": size.floor_seeds, "root": ROOT}
         extra = {floors.MEMORY: (0.0,)}  # who moves along its own gradient by beta only must have another use for it
-        one = {name: floors.measure(place, name, size.floor_betas + extra.get(name, ()), **given) for name in names}
-        more = [floors.measure(place, floors.STABLE, (1.0,), local_steps=k, **given) for k in size.floor_steps]
+        one = {name: floor(place, name, size.floor_betas + extra.get(name, ()), **given) for name in names}
+        more = [floor(place, floors.STABLE, (1.0,), local_steps=k, **given) for k in size.floor_steps]
         rows += floor_law.law(place.label, one) + [floor_law.same_length(place.label, one[floors.STABLE], other) for other in more]
         moved = max(floor.unsettled for floor in (*one.values(), *more))
         notes.append(f"Floors on {place.label} changed by at most {moved:.1g} of themselves over the last tenth of the run.")

@@ -14,6 +14,7 @@ from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, Exchange
 from fedpg.engines.simulator import Simulator
 from fedpg.experiments.grounds import Ground
+from fedpg.experiments.kept import part
 from fedpg.experiments.prescribed import Steps, joined
 from fedpg.problem import Problem
 
@@ -87,8 +88,10 @@ def measure(
 
     In double precision: u = Delta / (eta K), and with the small eta of the theory the rounding of theta would be noise in u.
     """
+    steps = joined(*parts.values())
+    named = ("rates", ground.name, ground.known, make.__name__, steps._asdict(), agents, local_steps, seeds)
     with jax.enable_x64(True):
-        found = _run(ground, make, joined(*parts.values()), agents, local_steps, seeds, tell)
+        found = part(named, lambda: _run(ground, make, steps, agents, local_steps, seeds, tell))
     ends = np.cumsum([len(steps.rounds) for steps in parts.values()])
     own = (slice(end - len(steps.rounds), end) for steps, end in zip(parts.values(), ends, strict=True))
     return {name: Measured(found.rounds, *(values[part] for values in found[1:])) for name, part in zip(parts, own, strict=True)}

@@ -15,6 +15,7 @@ from fedpg.engines.round import HEALTHY
 from fedpg.engines.simulator import Simulator
 from fedpg.envs import worlds
 from fedpg.errors import UserError
+from fedpg.experiments.kept import part
 from fedpg.store.config import Config
 from fedpg.training.setup import plan, resolve
 
@@ -89,6 +90,10 @@ def curves(
 ) -> list[Run]:
     """One run per setting: evaluated at the start and every `eval_every` rounds, until `rounds` are done or, in the mean over
     the seeds left, `steps` environment steps of the whole federation."""
+    return part(("curves", config, settings, steps), lambda: _curves(config, settings, steps, tell))
+
+
+def _curves(config: Config, settings: dict[str, Sequence[float]], steps: float, tell: Callable[[float], None]) -> list[Run]:
     # GPUs round matrix products to TF32 unless told otherwise.
     with jax.default_matmul_precision("highest"):
         made = engine(config, settings)

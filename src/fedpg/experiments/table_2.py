@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpg.algorithms import fedsvrpg_m, fedsvrpg_s, heavy_ball
 from fedpg.algorithms.base import Algorithm
+from fedpg.experiments.kept import part
 from fedpg.experiments.outcome import Outcome, Row, Tell, row, standard_errors
 from fedpg.experiments.sweep import federation, sweep
 from fedpg.report.figures import Line, Panel
@@ -55,14 +56,14 @@ class Scale(NamedTuple):
 SCALES = {"smoke": Scale(24, (0.0, 1.0)), "full": Scale(16000, KAPPAS)}
 
 
-def measure(column: Column, kappa: float, seeds: int, tell: Callable[[float], None]) -> np.ndarray:
+def measure(column: Column, kappa: float, seeds: int) -> np.ndarray:
     """J after the last round, (betas, seeds); evaluated exactly, with the horizon that is trained with."""
     problem, agents_of = federation("random-mdp", AGENTS, kappa, horizon=HORIZON, discount=DISCOUNT, weights=column.weights)
 
     def algorithm_of(setting: dict[str, Any]) -> Algorithm:
         return column.make(problem, beta=setting["beta"], local_lr=LOCAL_LR, local_steps=LOCAL_STEPS)
 
-    found = sweep(problem, algorithm_of, agents_of, {"beta": BETAS}, seeds=seeds, rounds=[ROUNDS], tell=tell)
+    found = sweep(problem, algorithm_of, agents_of, {"beta": BETAS}, seeds=seeds, rounds=[ROUNDS])
     return found.objective[:, :, -1]
 
 
@@ -87,7 +88,7 @@ def run(scale: str, tell: Tell) -> Outcome:
     cells = [(name, kappa) for name in COLUMNS for kappa in chosen.kappas]
     for number, (name, kappa) in enumerate(cells):
         tell(COLUMNS[name].label, number / len(cells))
-        found[name, kappa] = measure(COLUMNS[name], kappa, chosen.seeds, lambda share: None)
+        found[name, kappa] = part(("table-2", name, kappa, chosen.seeds), lambda: measure(COLUMNS[name], kappa, chosen.seeds))  # noqa: B023
     rows = {name: [] for name in COLUMNS}
     for name, kappa in cells:
         for at, beta in enumerate(BETAS):
