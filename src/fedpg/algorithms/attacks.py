@@ -1,12 +1,6 @@
 """Attacks on a federation, around any algorithm: agents that send something else than they should.
 
-On messages, between the attackers and the server; m_i is what agent i would have sent:
-
-    zero          0
-    noise         m_i + U[-3, 3] (max m_i - min m_i) in each entry
-    sign-flip     -2.5 m_i
-    fedpg-attack  mean_j m_j + 1.5 max_jk |m_j - m_k| e, e a random direction: all attackers send this one message, and know all others
-
+On messages, between the attackers and the server (`fedpg.algorithms.tampering`): zero, noise, sign-flip, fedpg-attack.
 On trajectories, before a gradient is taken (`fedpg.gradients.suspects`): reward-flip, random-action, shuffled-reward.
 
 The attackers are the first ceil(share N) agents. They attack in every exchange in which they take part. What they did to their
@@ -25,17 +19,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.algorithms import votes
 from fedpg.algorithms.aggregation import as_rows, real_part
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.tampering import ON_MESSAGES
+from fedpg.envs.base import World
 from fedpg.errors import require
 from fedpg.gradients import suspects
 from fedpg.gradients.suspects import LIES, Suspect
 
-SHARE = 0.3
-"""Of attackers among the agents unless one says otherwise."""
-NOISE, FLIP, AWAY = 3.0, -2.5, 1.5
-"""The factors of noise, sign-flip and fedpg-attack."""
+NAMES = ("zero", "noise", "sign-flip", *suspects.ATTACKS, "fedpg-attack")
 
 
 class Message(NamedTuple):
@@ -46,30 +38,6 @@ class Message(NamedTuple):
 
     inner: Any
     seed: jax.Array
-
-
-def noise(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
-    width = jnp.max(rows, axis=1) - jnp.min(rows, axis=1)
-    drawn = jax.vmap(lambda key: jax.random.uniform(key, rows.shape[1:], rows.dtype, -NOISE, NOISE))(keys)
-    return rows + width[:, None] * drawn
-
-
-def collusion(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
-    direction = jax.random.normal(keys[0], rows.shape[1:], rows.dtype)
-    apart = votes.distances_sq(rows, present)
-    furthest = jnp.sqrt(jnp.max(jnp.where(jnp.isfinite(apart), apart, 0.0)))
-    centre = votes.middle(rows, present, jnp.zeros((), int))
-    return jnp.broadcast_to(centre + AWAY * furthest * direction / jnp.linalg.norm(direction), rows.shape)
-
-
-ON_MESSAGES: dict[str, Callable[[jax.Array, jax.Array, jax.Array], jax.Array]] = {
-    "zero": lambda keys, rows, present: jnp.zeros_like(rows),
-    "noise": noise,
-    "sign-flip": lambda keys, rows, present: FLIP * rows,
-    "fedpg-attack": collusion,
-}
-"""Each (keys (N,), messages as (N, d) rows, who is present (N,)) -> what attackers send instead, (N, d)."""
-NAMES = ("zero", "noise", "sign-flip", *suspects.ATTACKS, "fedpg-attack")
 
 
 def attacker_count(share: float, agents: int) -> int:
@@ -128,7 +96,7 @@ def on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -
 
 
 def suspected(agents_of: Callable[[jax.Array], Any], attack: int, attackers: int) -> Callable[[jax.Array], Suspect]:
-    """Agents of which the first `attackers` attack their own trajectories; `attack` is `Suspect.attack`."""
+    """Agents of which the first `attackers` lie about their trajectories; `attack` is `Suspect.attack`."""
 
     def agents(key: jax.Array) -> Suspect:
         constants = agents_of(key)
@@ -138,8 +106,20 @@ def suspected(agents_of: Callable[[jax.Array], Any], attack: int, attackers: int
     return agents
 
 
+def infiltrated(world: World, attack: str, attackers: int) -> World:
+    """`world` with agents that may lie, if `attack` is on trajectories; else as it is."""
+    if attack not in suspects.ATTACKS:
+        return world
+
+    def prepare(agents: Suspect) -> Suspect:
+        return agents._replace(constants=world.prepare(agents.constants))
+
+    agents_of = suspected(world.agents_of, suspects.ATTACKS.index(attack) + 1, attackers)
+    return world._replace(agents_of=agents_of, prepare=None if world.prepare is None else prepare)
+
+
 def on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Algorithm:
-    """`algorithm` among suspects: a server with an environment of its own has an honest one. With `attack`, that is theirs."""
+    """`algorithm` among suspects: a server with an environment of its own has an honest one. With `attack`, traced, that is theirs."""
 
     def set_attack(exchange: Exchange) -> Exchange:
         def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Suspect) -> tuple[Any, Any, LocalInfo]:
@@ -153,3 +133,10 @@ def on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Al
 
     among = algorithm._replace(server_update=None if algorithm.server_update is None else server_update)
     return among if attack is None else _exchanges(among, set_attack)
+
+
+def attacked(algorithm: Algorithm, attack: str, attackers: int) -> Algorithm:
+    """`algorithm` under the attack called `attack`, in an `infiltrated` world; as it is for "none"."""
+    if attack in ON_MESSAGES:
+        return on_messages(algorithm, attack, attackers)
+    return on_trajectories(algorithm) if attack in suspects.ATTACKS else algorithm

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from fedpg.algorithms.aggregation import Aggregator, mean, real_part
 from fedpg.algorithms.base import Aggregate, Algorithm, Exchange, RoundInfo, ServerState
+from fedpg.errors import require
 from fedpg.trees import Tree
 
 
@@ -30,6 +31,7 @@ def robust(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
     """`algorithm` with `aggregator` (see `fedpg.algorithms.aggregation`) instead of its mean; with `mean`, itself."""
     if aggregator is mean:
         return algorithm
+    require(not (algorithm.personal or algorithm.pooled), f"{algorithm.name} sends no messages: leave out --aggregation")
 
     def agreed(aggregate: Aggregate) -> Aggregate:
         def aggregated(state: ServerState, messages: Any, weights: jax.Array) -> tuple[ServerState, RoundInfo]:

@@ -1,0 +1,172 @@
+"""FedPG-BR: Fan et al., "Fault-tolerant federated reinforcement learning with theoretical guarantee", NeurIPS 2021.
+
+    agent    sends mu_i = mean of g(tau|theta_r) over B trajectories                                B = local_steps batches of b
+    server   T = 2 sigma sqrt(V/B),  V = 2 ln(2N/delta)
+             S = { i : |mu_j - mu_i| <= T for more than N/2 of all j },    mu_med = the member of S nearest to mean(S)
+             G = { i : |mu_i - mu_med| <= T };    if |G| < (1-alpha) N: S, mu_med and G again, with 2 sigma for T
+             mu = mean over G of mu_i,    th_0 = theta_r
+             N_t times: b trajectories tau ~ p(.|th_n) in the server's own environment,
+                 v = mean[ g(tau|th_n) - F(theta_r; tau, th_n) ] + mu,    th_{n+1} = th_n + eta v
+             theta_{r+1} = th_{N_t}
+
+At th_0 the correction is 0, so the first step is eta mu and draws nothing. N and B count the agents that are present and their
+trajectories. Without `sigma` the thresholds are measured: see `measured`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg import trees
+from fedpg.algorithms import base, votes
+from fedpg.algorithms.aggregation import as_rows
+from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.pavg import Shared
+from fedpg.errors import choose, require
+from fedpg.problem import Problem, Usage
+from fedpg.trees import Params
+
+ENVIRONMENTS = ("mixture", "centre", "agent0")
+MARGIN = 1.5
+"""What a measured T allows beyond the distance at which most honest messages lie."""
+LONGEST = 4
+"""A random number of inner steps is cut at this many times its mean."""
+
+
+class Private(NamedTuple):
+    """Attributes:
+    start: theta_r.
+    direction: mu.
+    memory: the baseline of the server's own environment.
+    """
+
+    start: Params
+    direction: Params
+    memory: Any
+
+
+def near_most(apart: jax.Array, rows: jax.Array, present: jax.Array, within: jax.Array) -> jax.Array:
+    """The distance of every message from mu_med, (N,); from the message nearest to the median of all where S is empty."""
+    many = present & (2 * jnp.sum(apart <= within, axis=1) > jnp.sum(present))
+    middle = votes.middle(rows, many, jnp.zeros((), int))
+    centre, candidates = jnp.where(jnp.any(many), middle, votes.median(rows, present)), jnp.where(jnp.any(many), many, present)
+    away = jnp.sum(jnp.square(jnp.where(present[:, None], rows, 0.0) - centre), axis=1)
+    return apart[jnp.argmin(jnp.where(candidates, away, jnp.inf))]
+
+
+def given(rows: jax.Array, present: jax.Array, sigma: Any, trajectories: int, delta: Any, alpha: Any) -> jax.Array:
+    """Who is in G, (N,), with the paper's thresholds for a given sigma."""
+    apart, count = jnp.sqrt(votes.distances_sq(rows, present)), jnp.sum(present)
+    first, second = 2.0 * sigma * jnp.sqrt(2.0 * jnp.log(2.0 * count / delta) / trajectories), 2.0 * sigma
+    kept = near_most(apart, rows, present, first) <= first
+    again = near_most(apart, rows, present, second) <= second
+    return jnp.where(jnp.sum(kept) < (1.0 - alpha) * count - 1e-4, again, kept)
+
+
+def measured(rows: jax.Array, present: jax.Array, alpha: Any) -> jax.Array:
+    """Who is in G, (N,), with thresholds from the messages themselves.
+
+    r_i is the distance within which agent i has more than N/2 of all messages, its own among them. Honest agents are the
+    majority, so that the median of r_i is at most the largest distance between two of them, whatever attackers send, and
+    T = 1.5 median_i r_i. Where |G| < (1-alpha) N, the smallest T that is enough around the same mu_med takes its place.
+    """
+    apart, count = jnp.sqrt(votes.distances_sq(rows, present)), jnp.sum(present)
+    nearest = jnp.sort(apart, axis=1)
+    radius = jnp.take(nearest, jnp.minimum(count // 2, len(rows) - 1), axis=1)
+    threshold = MARGIN * votes.median(radius[:, None], present)[0]
+    away = near_most(apart, rows, present, threshold)
+    needed = jnp.ceil((1.0 - alpha) * count - 1e-4).astype(int)
+    return away <= jnp.maximum(threshold, jnp.sort(away)[jnp.clip(needed - 1, 0, len(rows) - 1)])
+
+
+def fedpg_br(
+    problem: Problem,
+    *,
+    local_lr: Any,
+    local_steps: int = 1,
+    batch: int = 1,
+    sigma: Any = None,
+    delta: Any = 0.6,
+    alpha: Any = 0.4,
+    filtered: bool = True,
+    inner_steps: int | None = None,
+    geometric: bool = False,
+    server_environment: str = "mixture",
+) -> Algorithm:
+    """FedPG-BR on `problem`.
+
+    Args:
+        problem: what is learned; one sample of it is b trajectories.
+        local_lr: eta.
+        local_steps: batches that an agent averages, B/b. Agents do not move.
+        batch: b, as the problem has it; only a given `sigma` needs to know.
+        sigma: bound on |g(tau|theta) - grad J|, in the units of g; None measures the thresholds instead.
+        delta: chance that the bound on mu_i does not hold.
+        alpha: largest share of attackers.
+        filtered: False keeps everybody.
+        inner_steps: N_t; B/b if None.
+        geometric: N_t is random, of that mean: geometric on 1, 2, ..., cut at 4 times the mean.
+        server_environment: what the server samples: mixture (each batch in the environment of an agent drawn uniformly), centre
+            (the mean of the agents' constants), agent0.
+    """
+    base.check_step(local_lr, 1.0, local_steps)
+    count = local_steps if inner_steps is None else inner_steps
+    require(count >= 1, f"inner_steps must be at least 1, not {count}")
+    choose("server_environment", server_environment, ENVIRONMENTS)
+    for name, value in (("delta", delta), ("alpha", alpha)):
+        require(not isinstance(value, (int, float)) or 0.0 < value < 1.0, f"{name} must be between 0 and 1, not {value}")
+    require(not isinstance(sigma, (int, float)) or sigma > 0, f"sigma must be positive, not {sigma}")
+
+    def init(params: Params) -> tuple[ServerState, Any]:
+        private = Private(params, trees.zeros_like(params), problem.init_memory())
+        return ServerState(Shared(params), private), problem.init_memory()
+
+    def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
+        (rows, message), present = as_rows(messages), weights > 0
+        good = present
+        if filtered:
+            good = measured(rows, present, alpha) if sigma is None else given(rows, present, sigma, batch * local_steps, delta, alpha)
+        mu = message(votes.middle(rows, present & good, jnp.zeros((), int)))
+        params, info = moved(state.shared.params, mu), RoundInfo(trees.norm_sq(mu), jnp.zeros(()))
+        return ServerState(Shared(params), Private(state.shared.params, mu, state.private.memory)), info
+
+    def moved(params: Params, direction: Params) -> Params:
+        return problem.project(trees.add_scaled(params, local_lr, direction))
+
+    def own_agent(key: jax.Array, agents: Any) -> Any:
+        """The constants of the server's environment for its next batch."""
+        if server_environment == "mixture":
+            return trees.take(agents, jax.random.randint(key, (), 0, jax.tree.leaves(agents)[0].shape[0]))
+        if server_environment == "agent0":
+            return trees.take(agents, 0)
+        numbers = all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(agents))
+        require(numbers, "these agents have no mean: server_environment must be mixture or agent0")
+        return trees.mean_axis0(agents)
+
+    def server_update(key: jax.Array, state: ServerState, agents: Any) -> tuple[ServerState, LocalInfo]:
+        private = state.private
+
+        def step(n: jax.Array, carry: tuple) -> tuple:
+            params, memory, info = carry
+            agent_key, sample_key = jax.random.split(jax.random.fold_in(key, n))
+            drawn, memory = problem.sample(sample_key, params, own_agent(agent_key, agents), memory)
+            g, (anchor, weights) = problem.gradient(drawn, params), problem.weighted_gradient(drawn, private.start, params)
+            v = jax.tree.map(lambda g, f, mu: g - f + mu, g, anchor, private.direction)
+            spent = LocalInfo(Usage(*problem.usage(drawn)[:3]), weights)
+            return moved(params, v), memory, base.total(trees.stack([info, spent]))
+
+        steps = count
+        if geometric:
+            chance = jax.random.uniform(jax.random.fold_in(key, 0), minval=jnp.finfo(float).tiny)
+            drawn = jnp.ceil(jnp.log(chance) / jnp.log1p(-1.0 / count)) if count > 1 else 1
+            steps = jnp.clip(drawn, 1, LONGEST * count).astype(int)
+        none = LocalInfo(Usage(jnp.zeros((), int), jnp.zeros((), int), jnp.zeros(())), base.no_weights())
+        params, memory, info = jax.lax.fori_loop(1, steps, step, (state.shared.params, private.memory, none))
+        return ServerState(Shared(params), private._replace(memory=memory)), info
+
+    return Algorithm(
+        "fedpg-br", init, base.mean_gradient(problem, local_steps), aggregate, server_update=server_update if count > 1 else None
+    )
