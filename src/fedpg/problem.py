@@ -21,6 +21,7 @@ from fedpg.gradients.estimator import Choices, Usage, total_usage
 from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import Weights
+from fedpg.gradients.published import Published, published
 from fedpg.gradients.surrogate import Divergence, Surrogate, moving
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
@@ -61,6 +62,7 @@ class Problem(NamedTuple):
         exact: tables of a finite MDP, see `fedpg.gradients.exact`.
         surrogate, divergence: (sample, params, other) -> what the sample says about params near those it was drawn with, and how
             far pi_params is from pi_other, see `fedpg.gradients.surrogate`.
+        published: softmax_bug -> the estimates of the paper's published code, see `fedpg.gradients.published`.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -76,6 +78,7 @@ class Problem(NamedTuple):
     exact: Exact | None = None
     surrogate: Callable[[Any, Params, Params], Surrogate] | None = None
     divergence: Callable[[Any, Params, Params], Divergence] | None = None
+    published: Callable[[bool], Published] | None = None
 
 
 def policy_gradient(
@@ -117,10 +120,9 @@ def policy_gradient(
     choose("weights", weights, importance.KINDS)
     require(weights != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: that of one is always 1")
     choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, weights, weight_cap, watch_observations)
-    if attackable:
-        estimator = batch.estimator(environment, policy, choices, suspects.trajectories)
-    else:
-        estimator = (visits if visits.applies(environment, policy, choices) else batch).estimator(environment, policy, choices)
+    kept = visits if visits.applies(environment, policy, choices) and not attackable else batch
+    more = (suspects.trajectories,) if attackable else ()
+    estimator = kept.estimator(environment, policy, choices, *more)
 
     def weighted_gradient(drawn: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
         f, statistics = estimator.weighted_gradient(drawn, params, behaviour)
@@ -159,5 +161,6 @@ def policy_gradient(
         step_floats=space_size(environment.observation_space) + space_size(environment.action_space) + 1,
         exact=exact.exact(policy, discount, horizon) if is_tabular(environment) and not attackable else None,
         surrogate=lambda drawn, params, behaviour: estimator.surrogate(drawn, moving(policy, params), behaviour),
+        published=(lambda bug: published(policy, discount, bug)) if kept is batch else None,
         divergence=estimator.divergence and (lambda drawn, params, other: estimator.divergence(drawn, moving(policy, params), other)),
     )
