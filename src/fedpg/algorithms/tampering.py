@@ -27,8 +27,8 @@ def noise(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
 
 
 def collusion(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
-    """The dice of agent 0, the first attacker, are those of all."""
-    direction = jax.random.normal(keys[0], rows.shape[1:], rows.dtype)
+    """The dice of the first agent present are those of all."""
+    direction = jax.random.normal(keys[jnp.argmax(present)], rows.shape[1:], rows.dtype)
     apart = votes.distances_sq(rows, present)
     furthest = jnp.sqrt(jnp.max(jnp.where(jnp.isfinite(apart), apart, 0.0)))
     centre = votes.middle(rows, present, jnp.zeros((), int))
