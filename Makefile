@@ -26,4 +26,4 @@ lint: .venv/test.stamp
 	touch $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .pytest_cache runs
