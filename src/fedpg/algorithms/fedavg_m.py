@@ -4,7 +4,7 @@ ICLR 2024, with policy gradients; the template from which FedSVRPG-M was made.
     agent    u_rk = beta g_i(tau|th_rk) + (1-beta) u_r;   th_{r,k+1} = th_rk + eta u_rk        K times; sends Delta_i
     server   u_{r+1} = mean Delta_i / (eta K);            theta_{r+1} = theta_r + lambda u_{r+1}
 
-This is FedSVRPG-S with D = 0 and kappa = 1, bit for bit, and is built as that: see `fedpg.algorithms.stabilised`.
+This is FedSVRPG-S with D = 0, kappa = 1 and no stretch, bit for bit, and is built as that: see `fedpg.algorithms.stabilised`.
 """
 
 from __future__ import annotations

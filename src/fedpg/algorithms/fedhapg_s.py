@@ -15,7 +15,7 @@ from typing import Any
 from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.stabilised import STRETCH, few_steps_gain, stabilised
+from fedpg.algorithms.stabilised import stabilised
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -29,19 +29,18 @@ def fedhapg_s(
     global_lr: Any = None,
     local_steps: int = 1,
     lookback: str = "auto",
-    gain: Any = None,
-    stretch: Any = STRETCH,
+    gain: Any = 2.0,
+    stretch: Any = 1.0,
 ) -> Algorithm:
-    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted, for which `gain` is like for none.
+    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted, `gain` 2 and `stretch` 1.
 
-    With lookback none or memory the two are the same.
+    With lookback none or memory, and the same gain and stretch, the two are the same.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
     lookback = "fitted" if lookback == "auto" else lookback
-    gain = few_steps_gain(beta, local_steps) if gain is None else gain
     return stabilised(
         "fedhapg-s", problem, change,
         lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
