@@ -19,8 +19,11 @@ from fedpg import trees
 from fedpg.algorithms.base import Algorithm
 from fedpg.engines import traffic
 from fedpg.engines.events import EventLog
+from fedpg.engines.keys import Moment
+from fedpg.engines.participation import EVERYONE, Participation
 from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, start
-from fedpg.engines.sequence import Moment, play, warm_up
+from fedpg.engines.selection import selector
+from fedpg.engines.sequence import play, warm_up
 from fedpg.engines.simulator import AgentsOf, make_agents
 from fedpg.envs.host import Host
 from fedpg.problem import Problem
@@ -40,15 +43,21 @@ def stage(name: str) -> Iterator[None]:
         raise StageError(f"{name}: {type(error).__name__}: {error}") from error
 
 
+def called(function: Callable[..., Any], *args: Any) -> Any:
+    """function(*args), where an engine that compiles would only look at its shapes."""
+    with stage("looking at what one agent sends"):
+        return function(*args)
+
+
 class OneByOne(NamedTuple):
     """Calls for one agent after another; `where` is the seed and the round."""
 
     where: str
 
-    def each(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+    def each(self, what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
         results = []
         for i in range(jax.tree.leaves(args)[0].shape[0]):
-            with stage(f"{self.where}, agent {i}, {what}"):
+            with stage(f"{self.where}, agent {i if ids is None else int(ids[i])}, {what}"):
                 results.append(function(*trees.take(args, i)))
         return trees.stack(results)
 
@@ -70,6 +79,7 @@ class Debug:
         host: Host | None = None,
         root: int = 0,
         seeds: int = 1,
+        participation: Participation = EVERYONE,
     ) -> None:
         self._problem, self._algorithm, self._root, self.seeds = problem, algorithm, root, seeds
         with stage("making the agents"):
@@ -77,11 +87,12 @@ class Debug:
         self._agents = [jax.tree.map(jnp.asarray, trees.take(agents, seed)) for seed in range(seeds)]
         self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
         self._states: list[SeedState] = []
+        self._participation = participation
+        self._select = selector(participation, problem, algorithm, self._agents[0], called)
 
     @functools.cached_property
     def traffic(self) -> traffic.Traffic:
-        with stage("counting what one agent sends"):
-            return traffic.measure(self._problem, self._algorithm, self._agents[0], shapes_of=lambda function, *args: function(*args))
+        return traffic.measure(self._problem, self._algorithm, self._agents[0], self._participation, called)
 
     def agents(self) -> Any:
         return jax.tree.map(np.asarray, trees.stack(self._agents))
@@ -106,7 +117,7 @@ class Debug:
         for seed in range(self.seeds):
             for round in range(first, first + count):
                 moment, call = Moment(self._root, seed, round), OneByOne(f"seed {seed}, round {round}")
-                self._states[seed] = play(self._algorithm, moment, self._states[seed], self._agents[seed], call)
+                self._states[seed] = play(self._algorithm, self._select, moment, self._states[seed], self._agents[seed], call)
                 self.log.collect(round, "training")
 
     def evaluate(self, round: int) -> Scores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -18,6 +18,8 @@ class Purpose(enum.IntEnum):
     AGENTS = 4
     PRELUDE = 5
     SERVER = 6
+    SELECT = 7
+    REPORT = 8
 
 
 def agent_key(root: Any, seed: Any, round: Any, agent: Any, purpose: Purpose = Purpose.TRAIN) -> jax.Array:
@@ -26,3 +28,19 @@ def agent_key(root: Any, seed: Any, round: Any, agent: Any, purpose: Purpose = P
     for number in (int(purpose), seed, round, agent):
         key = jax.random.fold_in(key, number)
     return key
+
+
+class Moment(NamedTuple):
+    """Which round of which seed: what its keys are made from."""
+
+    root: Any
+    seed: Any
+    round: Any
+
+    def key(self, purpose: Purpose) -> jax.Array:
+        """The server's key."""
+        return agent_key(*self, 0, purpose)
+
+    def keys(self, ids: jax.Array, purpose: Purpose) -> jax.Array:
+        """The keys of the agents `ids`, (M,)."""
+        return jax.vmap(lambda i: agent_key(*self, i, purpose))(ids)

@@ -11,6 +11,7 @@ from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Aggregate, Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.engines.keys import Purpose, agent_key
+from fedpg.engines.participation import Who
 from fedpg.problem import Problem, Usage
 
 HEALTHY = -1
@@ -84,39 +85,36 @@ def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: i
 
 
 def settle(
-    state: SeedState, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo, present: jax.Array
+    state: SeedState, who: Who, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo, present: jax.Array
 ) -> tuple[SeedState, jax.Array]:
     """Ends an exchange: refuses messages that are not finite and aggregates the rest.
 
     Args:
         state: before the exchange.
+        who: the m participants among the N agents; the others have weight 0, and stay as they are.
         aggregate: the server half.
-        messages, agents, infos: what the participants' local updates returned, leading axis N.
-        present: whether nothing of a participant was refused in this round so far, (N,). Whoever was is out until its end:
+        messages, agents, infos: what the participants' local updates returned, leading axis m.
+        present: whether nothing of a participant was refused in this round so far, (m,). Whoever was is out until its end:
             weight 0, its state as it was, no cost.
 
     Returns:
-        The state after it, and who is still present, (N,).
+        The state after it, and who is still present, (m,).
     """
     finite = present & jax.vmap(trees.all_finite)((messages, agents))
-    server, latest = aggregate(state.server, messages, finite.astype(float))
-    spent = _spent(jax.vmap(trees.select)(present, infos, trees.zeros_like(infos)), finite)
-    after = SeedState(
+    server, latest = aggregate(state.server, who.spread(messages), who.spread(finite.astype(float)))
+    kept = jax.vmap(trees.select)(finite, agents, who.gather(state.agents))
+    after = charged(state, jax.vmap(trees.select)(present, infos, trees.zeros_like(infos)), finite)._replace(
         server=server,
-        agents=jax.vmap(trees.select)(finite, agents, state.agents),
-        failed=state.failed,
-        info=base.total(trees.stack([state.info, spent])),
-        refused=state.refused + (present & ~finite),
+        agents=who.spread(kept, state.agents),
+        refused=state.refused + who.spread(present & ~finite),
         latest=latest,
     )
     return after, finite
 
 
-def served(state: SeedState, server: ServerState, info: LocalInfo) -> SeedState:
-    """The state after the server's own work, which cost `info`."""
-    one = trees.stack([info])
-    spent = _spent(one, jax.vmap(trees.all_finite)(one))
-    return state._replace(server=server, info=base.total(trees.stack([state.info, spent])))
+def charged(state: SeedState, infos: LocalInfo, finite: jax.Array) -> SeedState:
+    """The state with the costs of somebody's work added, leading axis M; `finite`, (M,), says whose numbers can be used."""
+    return state._replace(info=base.total(trees.stack([state.info, _spent(infos, finite)])))
 
 
 def conclude(before: SeedState, after: SeedState, sound: jax.Array, round: Any) -> SeedState:

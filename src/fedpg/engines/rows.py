@@ -10,8 +10,11 @@ import numpy as np
 
 from fedpg.algorithms.base import Algorithm
 from fedpg.engines import round as rounds
+from fedpg.engines.keys import Moment
+from fedpg.engines.participation import EVERYONE, Participation
 from fedpg.engines.round import Scores, SeedState, participants
-from fedpg.engines.sequence import Moment, play, warm_up
+from fedpg.engines.selection import selector
+from fedpg.engines.sequence import play, warm_up
 from fedpg.errors import require
 from fedpg.problem import Problem
 
@@ -63,7 +66,7 @@ class AtOnce:
     """Calls for all agents together."""
 
     @staticmethod
-    def each(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    def each(what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
         return jax.vmap(function)(*args)
 
     @staticmethod
@@ -71,7 +74,7 @@ class AtOnce:
         return function(*args)
 
 
-def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int) -> Stages:
+def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int, participation: Participation = EVERYONE) -> Stages:
     """The stages of a run on `problem`; algorithm_of(setting) is a row's algorithm."""
 
     def start(row: Row, agents: Any) -> SeedState:
@@ -84,9 +87,10 @@ def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int
 
     def advance(row: Row, state: SeedState, agents: Any, first: jax.Array, count: jax.Array) -> SeedState:
         algorithm = algorithm_of(row.setting)
+        select = selector(participation, problem, algorithm, agents)
 
         def body(i: jax.Array, state: SeedState) -> SeedState:
-            return play(algorithm, Moment(root, row.seed, first + i), state, agents, AtOnce)
+            return play(algorithm, select, Moment(root, row.seed, first + i), state, agents, AtOnce)
 
         return jax.lax.fori_loop(0, count, body, state)
 

@@ -20,6 +20,7 @@ from fedpg.algorithms.base import Algorithm
 from fedpg.engines import chunks, traffic
 from fedpg.engines.events import EventLog
 from fedpg.engines.keys import Purpose, agent_key
+from fedpg.engines.participation import EVERYONE, Participation
 from fedpg.engines.round import Scores, SeedState, no_info
 from fedpg.engines.rows import all_rows, stages
 from fedpg.envs.host import Host
@@ -74,6 +75,7 @@ class Simulator:
         settings: hyper-parameters to compare, a pytree of arrays with one leading axis P. `algorithm` gets that pytree without
             the axis, of traced values: step-sizes and beta may differ between settings, but not what shapes the program
             (local steps, warm-up), and a value that means nothing is not refused.
+        participation: how many agents take part in a round, and which; everyone by default.
 
     Attributes:
         seeds: how many seeds.
@@ -96,6 +98,7 @@ class Simulator:
         seeds: int = 1,
         chunk: int | None = None,
         settings: Any = None,
+        participation: Participation = EVERYONE,
     ) -> None:
         algorithm_of = (lambda setting: algorithm) if settings is None else algorithm
         rows = all_rows(seeds, settings)
@@ -114,7 +117,7 @@ class Simulator:
                 function = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_row, check_vma=False)
             return jax.jit(function, compiler_options=options)
 
-        start, advance, evaluate = stages(problem, algorithm_of, root)
+        start, advance, evaluate = stages(problem, algorithm_of, root, participation)
         self._programs = {
             "start": program(jax.vmap(start), (by_row, by_row)),
             "advance": program(jax.vmap(advance, (0, 0, 0, None, None)), (by_row, by_row, by_row, same, same)),
@@ -128,7 +131,7 @@ class Simulator:
         self._parts = [jax.device_put(part, self._placement) for part in parts]
         self._agents = [agents_of_seeds(tuple(part.seed.tolist())) for part in parts]
         first = algorithm_of(trees.take(self._parts[0].setting, 0))
-        self.traffic = traffic.measure(problem, first, trees.take(self._agents[0], 0))
+        self.traffic = traffic.measure(problem, first, trees.take(self._agents[0], 0), participation)
         self._states: list[SeedState] = []
         self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
 

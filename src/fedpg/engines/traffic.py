@@ -11,7 +11,8 @@ import numpy as np
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm
-from fedpg.engines.round import participants
+from fedpg.engines.participation import EVERYONE, Participation
+from fedpg.engines.selection import selector
 from fedpg.problem import Problem
 
 
@@ -36,16 +37,28 @@ class Traffic(NamedTuple):
         return up, np.full_like(env_steps, self.start_down + rounds * self.round_down)
 
 
-def measure(problem: Problem, algorithm: Algorithm, agents: Any, shapes_of: Callable[..., Any] = jax.eval_shape) -> Traffic:
-    """The traffic of `algorithm` among `agents` (leading axis N); `shapes_of` calls one local update, or only traces it."""
+def measure(
+    problem: Problem,
+    algorithm: Algorithm,
+    agents: Any,
+    participation: Participation = EVERYONE,
+    shapes_of: Callable[..., Any] = jax.eval_shape,
+) -> Traffic:
+    """The traffic of `algorithm` among `agents` (leading axis N); `shapes_of` calls one local update, or only traces it.
+
+    Candidates that are asked for a report get the params; those of them that take part then get the rest of `shared`.
+    """
+    select = selector(participation, problem, algorithm, agents, shapes_of)
     if algorithm.pooled:
         return Traffic(0, 0, 0, 0, problem.step_floats)
 
-    def one_of_each(key: jax.Array, agents: Any) -> tuple[Any, ...]:
-        agent = trees.take(participants(algorithm, agents), 0)
+    def one_of_each(key: jax.Array, agents: Any) -> dict[str, Any]:
+        agent = trees.take(agents, 0)
         server, agent_state = algorithm.init(problem.init_params(key))
-        first = [exchange.local_update(key, server.shared, agent_state, agent)[0] for exchange in algorithm.warmup]
-        up, down = [], [server.shared]
+        shared, params = server.shared, algorithm.deployed(server.shared, agent_state)
+        first = [exchange.local_update(key, shared, agent_state, agent)[0] for exchange in algorithm.warmup]
+        report = () if select is None or select.report is None else select.report(key, params, agent)[0]
+        up, down = [], [shared]
         for exchange in algorithm.prelude:
             message, agent_state, _ = exchange.local_update(key, server.shared, agent_state, agent)
             held = {id(leaf) for leaf in jax.tree.leaves(server.shared)}
@@ -54,9 +67,15 @@ def measure(problem: Problem, algorithm: Algorithm, agents: Any, shapes_of: Call
             # Whatever the server did not touch since the round began is with the agents already.
             down.append([leaf for leaf in jax.tree.leaves(server.shared) if id(leaf) not in held])
         up.append(algorithm.local_update(key, server.shared, agent_state, agent)[0])
-        return down[0], up, down, first
+        return {"shared": shared, "params": params, "first": first, "report": report, "up": up, "down": down}
 
-    shared, up, down, first = shapes_of(one_of_each, jax.random.key(0), agents)
+    size = {name: trees.size(tree) for name, tree in shapes_of(one_of_each, jax.random.key(0), agents).items()}
     count = jax.tree.leaves(agents)[0].shape[0]
-    start_down = len(algorithm.warmup) * trees.size(shared)
-    return Traffic(*(count * floats for floats in (trees.size(first), start_down, trees.size(up), trees.size(down))), 0)
+    chosen, asked = (count, 0) if select is None else (select.taking_part, select.reporting)
+    return Traffic(
+        start_up=count * size["first"],
+        start_down=count * len(algorithm.warmup) * size["shared"],
+        round_up=chosen * size["up"] + asked * size["report"],
+        round_down=chosen * size["down"] + max(asked - chosen, 0) * size["params"],
+        step_up=0,
+    )
