@@ -63,11 +63,11 @@ def test_flags_win_over_presets():
 @pytest.mark.parametrize(
     ("settings", "batches"),
     [
-        ({"local_steps": 32, "rounds": 6, "beta": 0.1}, 534),  # ceil(32 / 0.06)
-        ({"local_steps": 10, "rounds": 150, "beta": 0.2}, 2),
-        ({"beta": 1.0}, 0),
-        ({"u0": "zero"}, 0),
-        ({"u0": "7"}, 7),
+        ({"algorithm": "fedsvrpg-m", "local_steps": 32, "rounds": 6, "beta": 0.1}, 534),  # ceil(32 / 0.06)
+        ({"algorithm": "fedhapg-m", "local_steps": 10, "rounds": 150, "beta": 0.2}, 2),
+        ({"algorithm": "fedsvrpg-m", "beta": 1.0}, 0),
+        ({"algorithm": "fedsvrpg-m", "u0": "zero"}, 0),
+        ({"algorithm": "fedsvrpg-m", "u0": "7"}, 7),
         ({"algorithm": "pavg"}, 0),
         ({"algorithm": "heavy-ball"}, 0),
         ({"algorithm": "heavy-ball", "u0": "theorem", "local_steps": 10, "rounds": 150}, 2),

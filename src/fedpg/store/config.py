@@ -34,7 +34,7 @@ class Config:
     env: str = "cartpole"
     """What the agents live in: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any
     Gymnasium environment); module:function or file.py:function (your own)."""
-    algorithm: str = "fedsvrpg-m"
+    algorithm: str = "fedsvrpg-s"
     """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg (the rivals)."""
     agents: int = 5
