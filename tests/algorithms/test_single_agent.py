@@ -1,0 +1,152 @@
+"""Every command of docs/algorithms/single-agent.md is the method it says: against loops written by hand, with one agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from fedpg import trees
+from fedpg.algorithms import ALGORITHMS
+from fedpg.cli.train import options_from
+from fedpg.engines.debug import Debug
+from fedpg.engines.keys import Purpose, agent_key
+from fedpg.quadratic import bowls, quadratic
+from fedpg.store.config import Config, parse_options
+from fedpg.training.setup import resolve
+
+PAGE = Path(__file__).parents[2] / "docs" / "algorithms" / "single-agent.md"
+RECIPES = dict(re.findall(r"^\| ([^|]+?) \| .* \| `fedpg train ([^`]+)` \|$", PAGE.read_text(), re.MULTILINE))
+SIGMA, CURVED, STEP, ROUNDS = 0.3, 0.4, 0.05, 4
+
+
+class Draws:
+    """What the agent draws, by key: a gradient with noise in itself and in its curvature, the same at any point."""
+
+    def __init__(self, problem, bowl):
+        self.problem, self.bowl = problem, bowl
+
+    def __call__(self, key):
+        draw, _ = self.problem.sample(key, None, self.bowl, ())
+        curvature, noise, centre = (np.asarray(x) for x in (draw.bowl.curvature, draw.noise, self.bowl.centre))
+        return lambda theta: -curvature @ (theta - centre) + SIGMA * noise
+
+    def batches(self, key, count, theta):
+        return np.mean([self(k)(theta) for k in jax.random.split(key, count)], axis=0)
+
+
+def steps(r, count=1):
+    return jax.random.split(agent_key(0, 0, r, 0), count)
+
+
+def reinforce(draw, theta):
+    for r in range(ROUNDS):
+        theta = theta + STEP * draw(steps(r)[0])(theta)
+    return theta
+
+
+def storm(draw, theta, b=0.3):
+    u, before = draw.batches(agent_key(0, 0, 0, 0, Purpose.WARMUP), 4, theta), theta
+    for r in range(ROUNDS):
+        g = draw(steps(r)[0])
+        u = g(theta) + (1 - b) * (u - g(before))
+        before, theta = theta, theta + STEP * u
+    return theta
+
+
+def restarted(draw, theta, change):
+    """SVRPG, SRVR-PG, HAPG: v = change(key, th, th~, mu, th', v'), restarted every 5 steps from the mean of 4 batches."""
+    for r in range(ROUNDS):
+        mu = draw.batches(jax.random.fold_in(agent_key(0, 0, r, 0, Purpose.PRELUDE), 0), 4, theta)
+        start, before, v = theta, theta, mu
+        for key in steps(r, 5):
+            v = change(key, theta, start, mu, before, v)
+            before, theta = theta, theta + STEP * v
+    return theta
+
+
+def svrpg(draw, theta):
+    return restarted(draw, theta, lambda key, th, start, mu, before, v: mu + draw(key)(th) - draw(key)(start))
+
+
+def srvr(draw, theta):
+    return restarted(draw, theta, lambda key, th, start, mu, before, v: v + draw(key)(th) - draw(key)(before))
+
+
+def product(draw, key, vector):
+    """Lambda: this draw's Hessian times a vector, by a difference, which is exact on a quadratic."""
+    g = draw(key)
+    return g(vector) - g(0 * vector)
+
+
+def hapg(draw, theta):
+    def change(key, th, start, mu, before, v):
+        return v + product(draw, jax.random.split(key)[1], th - before)
+
+    return restarted(draw, theta, change)
+
+
+def is_mbpg(draw, theta, adaptive=True):
+    m, c, seen, b, u, before = 8.0, 20.0, 0.0, 1.0, 0 * theta, theta
+    k = STEP * m ** (1 / 3)
+    for r in range(ROUNDS):
+        g = draw(steps(r)[0])
+        u = g(theta) + (1 - b) * (u - g(before))
+        seen += g(theta) @ g(theta) if adaptive else 1.0
+        a = k / (m + seen) ** (1 / 3)
+        before, theta, b = theta, theta + a * u, min(1.0, c * a**2)
+    return theta
+
+
+def harpg(draw, theta, normalised=False):
+    d, before = 0 * theta if normalised else draw.batches(agent_key(0, 0, 0, 0, Purpose.WARMUP), 4, theta), theta
+    for t in range(ROUNDS):
+        e, length = (2 / (t + 2), STEP * 2 / (t + 2)) if normalised else (0.3, STEP)
+        _, between, fresh = jax.random.split(steps(t)[0], 3)
+        d = e * draw(fresh)(theta) + (1 - e) * (d + product(draw, between, theta - before))
+        before, theta = theta, theta + length * (d / np.linalg.norm(d) if normalised else d)
+    return theta
+
+
+METHODS = {
+    "REINFORCE, GPOMDP": reinforce,
+    "STORM-PG": storm,
+    "SVRPG": svrpg,
+    "SRVR-PG": srvr,
+    "HAPG": hapg,
+    "IS-MBPG": is_mbpg,
+    "IS-MBPG*": lambda draw, theta: is_mbpg(draw, theta, adaptive=False),
+    "N-HARPG": lambda draw, theta: harpg(draw, theta, normalised=True),
+    "HARPG": harpg,
+}
+
+
+def algorithm_of(command, problem):
+    """The algorithm that a command asks for, on any problem."""
+    options = options_from([*shlex.split(command), "--local-lr", str(STEP)])
+    config = resolve(Config(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Config)}))
+    assert config.agents == 1
+    factory, known = ALGORITHMS[config.algorithm], dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
+    wanted = known | parse_options(config.algorithm_option)
+    return factory(problem, **{name: wanted[name] for name in inspect.signature(factory).parameters if name in wanted})
+
+
+def test_the_page_has_them_all():
+    assert set(RECIPES) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recipe_is_the_method(method, float64):
+    problem = quadratic(4, SIGMA, CURVED)
+    engine = Debug(problem, algorithm_of(RECIPES[method], problem), lambda key: bowls(key, 1, 0.5))
+    engine.start()
+    engine.advance(0, ROUNDS)
+    expected = METHODS[method](Draws(problem, jax.tree.map(lambda x: x[0, 0], engine.agents())), np.zeros(4))
+    np.testing.assert_allclose(engine.state().server.shared.params[0], expected, rtol=1e-11)
+    assert float(trees.norm_sq(expected)) > 1e-4
