@@ -69,10 +69,11 @@ def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> P
     columns = min(columns, len(drawn))
     shape = -(-len(drawn) // columns), columns
     figure, grid = pyplot.subplots(*shape, figsize=(5.6 * columns, 4.0 * shape[0]), layout="constrained", squeeze=False)
-    labels = list(dict.fromkeys(line.label for panel in drawn for line in panel.lines))
+    labels = list(dict.fromkeys(line.label for panel in drawn for line in panel.lines if not line.label.startswith("_")))
     for axes, panel in zip(grid.flat, drawn, strict=False):
         for line in panel.lines:
-            color = f"C{labels.index(line.label) % 10}"
+            if line.label in labels:  # else it belongs to the line before it
+                color = f"C{labels.index(line.label) % 10}"
             x, y, low, high = (np.array(v, float) if v is not None else None for v in line[1:5])
             axes.plot(x, y, line.style, label=line.label, color=color, linewidth=1.8, markersize=4)
             if low is not None:
@@ -80,8 +81,10 @@ def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> P
         axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
         if panel.x_log:
             axes.set_xscale("log")
+            _plain_numbers(axes.xaxis)
         if panel.y_log:
             axes.set_yscale("log")
+            _plain_numbers(axes.yaxis)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
@@ -89,6 +92,16 @@ def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> P
         axes.set_visible(False)
     figure.suptitle(title)
     return _saved(figure, path)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Labels of a logarithmic axis, few enough to be read: 1, 2, 5 within a decade, powers of ten beyond two."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = np.log10(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high - low < 2.0 else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, at: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def learning_curves(curves: list[Curve], path: Path, *, title: str, x_label: str = "round") -> Path:
