@@ -86,6 +86,13 @@ class Config:
     trajectories); none."""
     attackers: float = 0.3
     """Share of the agents that attack, the first ones, rounded up; only with --attack."""
+    participation: float = 1.0
+    """Share of the agents that take part in a round, above 0; 1 is all of them."""
+    selection: str = "random"
+    """Which: random; or, by what candidates report, power-of-choice (lowest return), gradient-norm (largest), csh-max, csh-min
+    (finite MDPs: tables of visits times advantages, far from zero or near to their mean)."""
+    candidates: float = 1.0
+    """Share of the agents that report before --selection chooses among them; at least --participation."""
     seeds: int = 1
     """How many independent repetitions, all at once."""
     seed: int = 0

@@ -19,6 +19,7 @@ from fedpg.algorithms.pooled import pool
 from fedpg.algorithms.robust import robust
 from fedpg.engines.debug import Debug
 from fedpg.engines.events import EventLog
+from fedpg.engines.participation import Participation
 from fedpg.engines.round import Scores, SeedState
 from fedpg.engines.simulator import AgentsOf, Simulator
 from fedpg.engines.traffic import Traffic
@@ -91,6 +92,8 @@ def resolve(config: Config) -> Config:
         tuned["horizon"] = own_horizon
     options = resolve_options(config.algorithm, config.algorithm_option, tuned.pop("algorithm_option", {}))
     filled = {name: value for name, value in tuned.items() if getattr(config, name) is None} | {"algorithm_option": options}
+    if config.policy == "auto" and "policy" in tuned:
+        filled["policy"] = tuned["policy"]
     if not _accepts(config, "beta"):
         filled["beta"] = None
     if config.heterogeneity is None:
@@ -120,6 +123,12 @@ def _check_numbers(config: Config) -> None:
     aggregation.make(config.aggregation, config.trim)
     choose("attack", config.attack, ("none", *attacks.NAMES))
     attacks.attacker_count(config.attackers, config.agents)
+    participation_of(config)
+
+
+def participation_of(config: Config) -> Participation:
+    """Who takes part in a round; refuses shares and rules that make no sense."""
+    return Participation(config.participation, config.selection, config.candidates)
 
 
 def u0_batches(config: Config) -> int:
@@ -186,7 +195,7 @@ def plan(config: Config) -> Plan:
         return observations.normalise(algorithm, seen_by, scale)
 
     host = environment.host if isinstance(environment, HostEnvironment) else None
-    more = {"prepare": world.prepare, "host": host, "root": config.seed, "seeds": config.seeds}
+    more = {"prepare": world.prepare, "host": host, "root": config.seed, "seeds": config.seeds, "participation": participation_of(config)}
     return Plan(problem, algorithm_of, world.agents_of, more)
 
 
