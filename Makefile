@@ -10,7 +10,7 @@ demo: .venv/plot.stamp
 test: .venv/test.stamp
 	$(BIN)/ruff check src tests examples
 	$(BIN)/ruff format --check src tests examples
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: .venv/test.stamp
 	$(BIN)/pytest -m slow
