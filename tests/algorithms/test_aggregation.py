@@ -15,7 +15,7 @@ from fedpg.algorithms.base import Algorithm, Exchange, RoundInfo, ServerState
 from fedpg.algorithms.robust import robust
 from fedpg.errors import UserError
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, make
+from helpers.federations import SMALL, home, make
 
 ROBUST = aggregation.NAMES[1:]
 ROWS = np.random.default_rng(0).normal(size=(10, 5))
@@ -133,7 +133,7 @@ def test_the_mean_is_the_algorithm_itself_and_who_sends_nothing_is_refused():
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("pooled", "local-only")])
 def test_every_algorithm_takes_a_robust_mean(name):
     """Its state has the same shapes and types after each of its exchanges; nothing is compiled."""
-    small = SMALL["random-mdp"]()
+    small = SMALL[home(name)]()
     plain = make(name, small.problem)
     algorithm = robust(plain, aggregation.make("geometric-median"))
     agent = jax.eval_shape(lambda key: trees.take(small.agents_of(key), 0), jax.random.key(0))

@@ -15,7 +15,7 @@ from fedpg.moments import Moments
 from fedpg.policies import gaussian
 from fedpg.policies.normalised import normalised
 from fedpg.problem import Problem, policy_gradient
-from helpers.federations import make
+from helpers.federations import claims, each, make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare
 
 
@@ -52,10 +52,10 @@ class Watching(SlideHost):
         return session
 
 
-COMMON = [name for name in ALGORITHMS if name != "local-only"]
+COMMON = [name for name in ALGORITHMS if name != "local-only" and claims(name, "slide")]
 
 
-@pytest.mark.parametrize("name", COMMON)
+@pytest.mark.parametrize("name", each(COMMON))
 def test_running_statistics_are_those_of_everything_seen(name):
     host = Watching()
     engine = engine_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball") else {}))

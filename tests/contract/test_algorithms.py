@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,12 +16,12 @@ from fedpg.engines import simulator
 from fedpg.engines.round import participants
 from fedpg.engines.simulator import Simulator
 from helpers.compare import assert_trees_close, normal_like
-from helpers.federations import SMALL, make
+from helpers.federations import EXACT, SMALL, claims, each, home, make
 
-EVERY = pytest.mark.parametrize("name", ALGORITHMS)
-FEDERATED = pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("pooled", "local-only")])
-WORLDS = pytest.mark.parametrize("world", [world for world in SMALL if world != "direct"])  # which has a test of its own
-BATCHES_PER_STEP = {"nharpg": 2}
+EVERY = pytest.mark.parametrize("name", each(ALGORITHMS))
+FEDERATED = pytest.mark.parametrize("name", each(name for name in ALGORITHMS if name not in ("pooled", "local-only")))
+WORLDS = [world for world in SMALL if world != "direct"]  # which has a test of its own
+BATCHES_PER_STEP = {"nharpg": 2} | dict.fromkeys(EXACT, 0)
 """Batches that a local step draws, where it is not one."""
 QUICKLY = {"xla_backend_optimization_level": 0}
 """These programs run once: compiling them takes longer than anything they do."""
@@ -28,6 +30,19 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 @pytest.fixture(autouse=True)
 def compile_quickly(monkeypatch):
     monkeypatch.setattr(simulator, "COMPILER_OPTIONS", {"cpu": QUICKLY})
+
+
+@functools.cache
+def federation(name, world, **settings):
+    """A problem and an algorithm that several tests share, so that its local update is traced once for all of them."""
+    small = SMALL[world]()
+    return small, make(name, small.problem, **settings)
+
+
+@functools.cache
+def together(local_update):
+    """A local update for all agents at once."""
+    return jax.jit(jax.vmap(local_update, (0, None, 0, 0)), compiler_options=QUICKLY)
 
 
 def one_round(algorithm, small, key, agents, weights=None, order=None):
@@ -39,18 +54,17 @@ def one_round(algorithm, small, key, agents, weights=None, order=None):
     states = trees.broadcast(agent_state, count)
     for exchange in (*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate)):
         keys = jax.random.split(key, count)[order]
-        update = jax.jit(jax.vmap(exchange.local_update, (0, None, 0, 0)), compiler_options=QUICKLY)
-        messages, states, infos = update(keys, server.shared, states, trees.take(members, order))
+        messages, states, infos = together(exchange.local_update)(keys, server.shared, states, trees.take(members, order))
         before = server
         server, _ = exchange.aggregate(server, messages, jnp.ones(count) if weights is None else weights)
+    if algorithm.server_update is not None:
+        server, _ = jax.jit(algorithm.server_update, compiler_options=QUICKLY)(key, server, agents)
     return before, server, messages, states, agent_state, infos
 
 
-@EVERY
-@WORLDS
+@pytest.mark.parametrize(("name", "world"), each((name, world) for name in ALGORITHMS for world in WORLDS if claims(name, world)))
 def test_shapes_and_types_survive_a_round(name, world):
-    small = SMALL[world]()
-    algorithm = make(name, small.problem)
+    small, algorithm = federation(name, world)
     before, after, _, states, agent_state, infos = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), before)
     assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), after)
@@ -63,8 +77,7 @@ def test_shapes_and_types_survive_a_round(name, world):
 
 @EVERY
 def test_params_move_and_a_personal_algorithm_moves_only_agents(name):
-    small = SMALL["random-mdp"]()
-    algorithm = make(name, small.problem)
+    small, algorithm = federation(name, home(name))
     before, after, messages, states, agent_state, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
     deployed = algorithm.deployed(after.shared, trees.take(states, 0))
     assert float(trees.norm_sq(trees.subtract(deployed, algorithm.deployed(before.shared, agent_state)))) > 0
@@ -73,8 +86,7 @@ def test_params_move_and_a_personal_algorithm_moves_only_agents(name):
 
 @FEDERATED
 def test_permuting_the_agents_leaves_the_server_unchanged(name):
-    small = SMALL["random-mdp"]()
-    algorithm = make(name, small.problem)
+    small, algorithm = federation(name, home(name))
     key, agents = jax.random.key(0), small.agents_of(jax.random.key(1))
     straight, turned = (one_round(algorithm, small, key, agents, order=order)[1] for order in (None, jnp.array([2, 0, 1])))
     assert_trees_close(straight, turned, rtol=1e-4, atol=1e-6)
@@ -83,8 +95,7 @@ def test_permuting_the_agents_leaves_the_server_unchanged(name):
 @FEDERATED
 def test_weight_zero_is_absent(name):
     """An agent of weight 0 has no say, whatever it sent, and params move as they would without it."""
-    small = SMALL["random-mdp"]()
-    algorithm = make(name, small.problem)
+    small, algorithm = federation(name, home(name))
     server, agent_state = algorithm.init(small.problem.init_params(jax.random.key(0)))
     agent = trees.take(small.agents_of(jax.random.key(1)), 0)
     shape = jax.eval_shape(lambda key: algorithm.local_update(key, server.shared, agent_state, agent)[0], jax.random.key(2))
@@ -100,17 +111,18 @@ def test_weight_zero_is_absent(name):
 @EVERY
 @pytest.mark.parametrize(("world", "agents", "steps"), [("random-mdp", 1, 1), ("bowl", 1, 3), ("bowl", 3, 1)])
 def test_edge_sizes(name, world, agents, steps):
-    small = SMALL[world](agents=agents)
+    small = SMALL[world if claims(name, world) else home(name)](agents=agents)
     engine = Simulator(small.problem, make(name, small.problem, agents=agents, local_steps=steps), small.agents_of, seeds=2)
     engine.start()
-    engine.advance(0, 3)
+    engine.advance(0, 2)
+    engine.advance(2, 2)
     assert (engine.state().failed == -1).all()
     assert engine.compilations == {"start": 1, "advance": 1, "evaluate": 0}
 
 
 @EVERY
 def test_float64(name, float64):
-    small = SMALL["random-mdp"]()
+    small = SMALL[home(name)]()
     engine = Simulator(small.problem, make(name, small.problem), small.agents_of, seeds=1)
     engine.start()
     engine.advance(0, 2)
@@ -118,10 +130,9 @@ def test_float64(name, float64):
     assert {x.dtype for x in params} == {np.dtype("float64")}
 
 
-@EVERY
+@pytest.mark.parametrize("name", each(name for name in ALGORITHMS if claims(name, "direct")))
 def test_direct_policies_stay_on_the_simplex(name):
-    small = SMALL["direct"]()
-    algorithm = make(name, small.problem, local_lr=0.5)
+    small, algorithm = federation(name, "direct", local_lr=0.5)
     _, after, _, states, _, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
     rows = algorithm.deployed(after.shared, trees.take(states, 0))["probabilities"]
     np.testing.assert_allclose(rows.sum(-1), 1.0, atol=1e-5)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
+import pytest
 
 from fedpg import policies
 from fedpg.algorithms import ALGORITHMS, Algorithm
@@ -15,6 +17,17 @@ from fedpg.problem import Problem, policy_gradient
 from fedpg.quadratic import bowls, quadratic
 
 STEPS = {"local_lr": 0.02, "local_steps": 3}
+EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "pavg-projected")
+"""Algorithms that draw nothing."""
+RARELY = ("pavg-npg", "authors-svrpg", "authors-hapg")
+"""Algorithms that go through the tables of tests only in `make test-slow`: one line away from another, or there to be looked at."""
+CLAIMS = {
+    **dict.fromkeys(EXACT, ("random-mdp",)),
+    "pavg-projected": ("direct",),
+    "fedkl": ("random-mdp", "direct", "cartpole", "slide"),
+    **dict.fromkeys(("authors-svrpg", "authors-hapg"), ("random-mdp", "cartpole", "slide")),
+}
+"""The worlds that an algorithm is for, where those are not all; the first is where it is tested most. slide: Gaussian actions."""
 MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
 
 
@@ -51,7 +64,24 @@ SMALL = {
 }
 
 
+def each(cases: Iterable[Any], rarely: tuple[str, ...] = ()) -> list[Any]:
+    """Algorithms, or tuples that begin with one, for `parametrize`; `RARELY` and `rarely` only in `make test-slow`."""
+    rows = [(case,) if isinstance(case, str) else case for case in cases]
+    return [pytest.param(*row, marks=[pytest.mark.slow] if row[0] in RARELY + rarely else []) for row in rows]
+
+
+def claims(name: str, world: str) -> bool:
+    """Whether an algorithm is for that world."""
+    return world in CLAIMS.get(name, (*SMALL, "slide"))
+
+
+def home(name: str) -> str:
+    """The world in which an algorithm is tested most."""
+    return CLAIMS.get(name, ("random-mdp",))[0]
+
+
 def make(name: str, problem: Problem, agents: int = 3, **settings: Any) -> Algorithm:
     """The algorithm called `name` with small steps, or other settings."""
-    own = {"beta": 0.3} if name in MOMENTUM else {"agents": agents} if name == "pooled" else {}
-    return ALGORITHMS[name](problem, **(STEPS | own | settings))
+    own = {"beta": 0.3} if name in MOMENTUM else {"agents": agents} if name == "pooled" else {"epochs": 2} if name == "fedkl" else {}
+    taken = inspect.signature(ALGORITHMS[name]).parameters
+    return ALGORITHMS[name](problem, **{key: value for key, value in (STEPS | own | settings).items() if key in taken})

@@ -8,13 +8,16 @@ from fedpg.algorithms import ALGORITHMS
 from fedpg.engines.debug import Debug
 from fedpg.engines.simulator import Simulator
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, make
+from helpers.federations import SMALL, each, home, make
+
+RARELY_HERE = ("fedkl", "pavg-softmax", "pavg-projected")
+"""Whose loops (epochs, time) are slow when nothing is compiled."""
 
 
 @pytest.mark.parametrize(
     ("name", "world"),
     [
-        *((name, "random-mdp") for name in ALGORITHMS),
+        *each(((name, home(name)) for name in ALGORITHMS), RARELY_HERE),
         pytest.param("fedsvrpg-m", "cartpole", marks=pytest.mark.slow),
         ("fedhapg-m", "cartpole"),
     ],

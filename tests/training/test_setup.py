@@ -43,6 +43,15 @@ def test_sections_of_the_presets_win_over_one_another():
     assert resolve(Config(env="hopper", algorithm="fedhapg-m")).local_lr == presets()["hopper"]["fedhapg-m"]["local-lr"]
 
 
+def test_a_preset_may_name_the_policy_that_auto_is():
+    asked = {"env": "random-mdp", "algorithm": "pavg-projected"}
+    assert resolve(Config(**asked)).policy == "direct"
+    assert resolve(Config(**asked, policy="softmax")).policy == "softmax"
+    for wrong in (asked | {"policy": "softmax"}, {"env": "cartpole", "algorithm": "pavg-projected"}):
+        with pytest.raises(UserError, match="pavg-projected computes with the whole table of a finite MDP"):
+            build(resolve(Config(**wrong)))
+
+
 def test_mjx_is_for_many_lanes_on_a_gpu(monkeypatch):
     many = {"env": "halfcheetah", "agents": 64, "batch": 64, "seeds": 16}
     assert resolve(Config(**many)).backend == "batch"

@@ -1,10 +1,13 @@
 """Algorithms: one file each, agent half and server half together."""
 
+from fedpg.algorithms.authors import authors_hapg, authors_svrpg
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.algorithms.fast_fedpg import fast_fedpg
 from fedpg.algorithms.fedavg_m import fedavg_m
 from fedpg.algorithms.fedhapg_m import fedhapg_m
 from fedpg.algorithms.fedhapg_s import fedhapg_s
+from fedpg.algorithms.fedkl import fedkl
+from fedpg.algorithms.fednpg import fednpg
 from fedpg.algorithms.fedpg_br import fedpg_br
 from fedpg.algorithms.fedprox import fedprox
 from fedpg.algorithms.fedsvrpg_m import fedsvrpg_m
@@ -14,6 +17,7 @@ from fedpg.algorithms.local_only import local_only
 from fedpg.algorithms.mfpo import mfpo
 from fedpg.algorithms.nharpg import nharpg
 from fedpg.algorithms.pavg import pavg
+from fedpg.algorithms.pavg_exact import pavg_npg, pavg_projected, pavg_softmax
 from fedpg.algorithms.pooled import pooled
 from fedpg.algorithms.scaffold import scaffold
 
@@ -23,6 +27,9 @@ ALGORITHMS = {
     "fedsvrpg-s": fedsvrpg_s,
     "fedhapg-s": fedhapg_s,
     "pavg": pavg,
+    "pavg-softmax": pavg_softmax,
+    "pavg-npg": pavg_npg,
+    "pavg-projected": pavg_projected,
     "heavy-ball": heavy_ball,
     "scaffold": scaffold,
     "fedprox": fedprox,
@@ -31,6 +38,10 @@ ALGORITHMS = {
     "fedavg-m": fedavg_m,
     "nharpg": nharpg,
     "fedpg-br": fedpg_br,
+    "fedkl": fedkl,
+    "fednpg": fednpg,
+    "authors-svrpg": authors_svrpg,
+    "authors-hapg": authors_hapg,
     "local-only": local_only,
     "pooled": pooled,
 }
@@ -41,10 +52,14 @@ __all__ = [
     "LocalInfo",
     "RoundInfo",
     "ServerState",
+    "authors_hapg",
+    "authors_svrpg",
     "fast_fedpg",
     "fedavg_m",
     "fedhapg_m",
     "fedhapg_s",
+    "fedkl",
+    "fednpg",
     "fedprox",
     "fedpg_br",
     "fedsvrpg_m",
@@ -54,6 +69,9 @@ __all__ = [
     "mfpo",
     "nharpg",
     "pavg",
+    "pavg_npg",
+    "pavg_projected",
+    "pavg_softmax",
     "pooled",
     "scaffold",
 ]
