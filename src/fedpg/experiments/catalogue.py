@@ -17,6 +17,7 @@ EXPERIMENTS = {
     "speedup": "trajectories per agent to a given |grad J|^2 for N = 1 to 64, and the fitted slope",
     "complexity": "samples against eps, and the fitted slope beside 3/2",
     "cartpole": "trajectories to 95 of 100 under strong heterogeneity; HalfCheetah beside it",
+    "attacks": "three attackers among ten CartPoles: every robust aggregator and FedPG-BR under all seven attacks",
 }
 SCALES = ("smoke", "full")
 
