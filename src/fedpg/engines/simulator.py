@@ -151,8 +151,9 @@ class Simulator:
 
     def start(self) -> None:
         """Round 0: initial params, and u_0 where the algorithm has one."""
-        self._states = [self._programs["start"](*given) for given in zip(self._parts, self._agents, strict=True)]
-        jax.block_until_ready(self._states)
+        started = [self._programs["start"](*given) for given in zip(self._parts, self._agents, strict=True)]
+        # Placed where `advance` leaves them: constants that no device owns yet would compile it a second time.
+        self._states = jax.block_until_ready(jax.device_put(started, self._placement))
         self.log.collect(0, "warm-up")
 
     def advance(self, first: int, count: int) -> None:
