@@ -17,13 +17,14 @@ from fedpg.problem import Problem, policy_gradient
 from fedpg.quadratic import bowls, quadratic
 
 STEPS = {"local_lr": 0.02, "local_steps": 3}
-EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "pavg-projected")
+EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
 """Algorithms that draw nothing."""
 RARELY = ("pavg-npg", "authors-svrpg", "authors-hapg")
 """Algorithms that go through the tables of tests only in `make test-slow`: one line away from another, or there to be looked at."""
 CLAIMS = {
     **dict.fromkeys(EXACT, ("random-mdp",)),
     "pavg-projected": ("direct",),
+    "fapi": ("random-mdp", "direct"),
     "fedkl": ("random-mdp", "direct", "cartpole", "slide"),
     **dict.fromkeys(("authors-svrpg", "authors-hapg"), ("random-mdp", "cartpole", "slide")),
 }

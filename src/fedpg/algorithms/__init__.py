@@ -2,6 +2,7 @@
 
 from fedpg.algorithms.authors import authors_hapg, authors_svrpg
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.fapi import fapi
 from fedpg.algorithms.fast_fedpg import fast_fedpg
 from fedpg.algorithms.fedavg_m import fedavg_m
 from fedpg.algorithms.fedhapg_m import fedhapg_m
@@ -40,6 +41,7 @@ ALGORITHMS = {
     "fedpg-br": fedpg_br,
     "fedkl": fedkl,
     "fednpg": fednpg,
+    "fapi": fapi,
     "authors-svrpg": authors_svrpg,
     "authors-hapg": authors_hapg,
     "local-only": local_only,
@@ -54,6 +56,7 @@ __all__ = [
     "ServerState",
     "authors_hapg",
     "authors_svrpg",
+    "fapi",
     "fast_fedpg",
     "fedavg_m",
     "fedhapg_m",
