@@ -34,7 +34,7 @@ class Floor(NamedTuple):
         start: |grad J|^2 at theta_0.
         objective: J there.
         start_objective: J at theta_0.
-        drift: how far agents moved from theta_r in the last round, mean of squares.
+        drift: how far agents moved from theta_0 in round 0, mean of squares.
         twins: `at`, with identical agents.
     """
 
@@ -95,6 +95,9 @@ def measure(label: str, local_steps: int, rounds: int, seeds: int) -> Floor:
         engine.start()
         found, mdps, late = [], jax.tree.map(jnp.asarray, engine.agents()), 9 * rounds // 10
         for done, target in ((0, 0), (0, late), (late, rounds)):
+            if done == 0 < target:  # one round by itself: at the fixed point even those who take local steps stand still
+                engine.advance(0, 1)
+                drift, done = np.asarray(engine.state().latest.drift_sq), 1
             if target > done:
                 engine.advance(done, target - done)
             state = engine.state()
@@ -103,4 +106,4 @@ def measure(label: str, local_steps: int, rounds: int, seeds: int) -> Floor:
             found.append((value + lost, slope + lost))
     (start_objective, start), (_, before), (objective, at) = found
     own = slice(0, seeds)
-    return Floor(at[own], before[own], start[own], objective[own], start_objective[own], np.asarray(state.latest.drift_sq)[own], at[seeds:])
+    return Floor(at[own], before[own], start[own], objective[own], start_objective[own], drift[own], at[seeds:])
