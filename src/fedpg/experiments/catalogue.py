@@ -18,6 +18,8 @@ EXPERIMENTS = {
     "complexity": "samples against eps, and the fitted slope beside 3/2",
     "cartpole": "trajectories to 95 of 100 under strong heterogeneity; HalfCheetah beside it",
     "attacks": "three attackers among ten CartPoles: every robust aggregator and FedPG-BR under all seven attacks",
+    "table-1": "the paper's Table 1, measured: exactness, local steps, heterogeneity, speed-up in N, floats and trajectories",
+    "arena": "every algorithm on random MDPs, conflict MDPs and CartPole at equal numbers of trajectories",
 }
 SCALES = ("smoke", "full")
 
