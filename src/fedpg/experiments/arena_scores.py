@@ -106,7 +106,8 @@ def rows(board: Board, exact: tuple[str, ...]) -> list[Row]:
         entered = {task: scored for task, scored in board.items() if name in scored}
         label = f"{name} (no trajectories)" if name in exact else name
         where = "all tasks" if len(entered) == len(board) else " and ".join(entered)
-        table.append(_row(f"{label}: IQM, {where}", overall[name], ""))
+        if len(entered) > 1:
+            table.append(_row(f"{label}: IQM, {where}", overall[name], ""))
         for task, scored in entered.items():
             one = scored[name]
             chosen = f"local-lr {one.local_lr:g}" + (", at the edge of the grid" if one.edge else "")
