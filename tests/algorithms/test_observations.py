@@ -55,7 +55,7 @@ class Watching(SlideHost):
 COMMON = [name for name in ALGORITHMS if name != "local-only" and claims(name, "slide")]
 
 
-@pytest.mark.parametrize("name", each(COMMON))
+@pytest.mark.parametrize("name", each(COMMON, ("fedkl",)))
 def test_running_statistics_are_those_of_everything_seen(name):
     host = Watching()
     engine = engine_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball") else {}))

@@ -28,16 +28,10 @@ def host_engine(name: str, host: SlideHost, kind: type = Simulator, seeds: int =
     return kind(problem, algorithm, lambda key: members(3), prepare=prepare, host=host, seeds=seeds)
 
 
-STABILISED = [name for name in ALGORITHMS if name.endswith("-s")]
+STABILISED = tuple(name for name in ALGORITHMS if name.endswith("-s"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *each(name for name in ALGORITHMS if claims(name, "slide") and name not in STABILISED),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in STABILISED),
-    ],
-)
+@pytest.mark.parametrize("name", each((name for name in ALGORITHMS if claims(name, "slide")), (*STABILISED, "fedkl")))
 def test_every_algorithm_runs_as_if_traced(name):
     engine = host_engine(name, SlideHost())
     problem = problem_of(TRACED)

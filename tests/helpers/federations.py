@@ -19,7 +19,7 @@ from fedpg.quadratic import bowls, quadratic
 STEPS = {"local_lr": 0.02, "local_steps": 3}
 EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
 """Algorithms that draw nothing."""
-RARELY = ("pavg-npg", "authors-svrpg", "authors-hapg")
+RARELY = ("pavg-softmax", "pavg-npg", "authors-svrpg", "authors-hapg")
 """Algorithms that go through the tables of tests only in `make test-slow`: one line away from another, or there to be looked at."""
 CLAIMS = {
     **dict.fromkeys(EXACT, ("random-mdp",)),

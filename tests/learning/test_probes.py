@@ -27,10 +27,11 @@ def two_doors(key):
 
 
 LEARNERS = [name for name in ALGORITHMS if not name.startswith("authors")]
-"""The published code is there to be looked at: what it learns is in docs/algorithms/authors-mode.md."""
+"""The published code is there to be looked at: what it learns is in docs/algorithms/authors-mode.md. Those of
+test_exact_learning.py come here only in `make test-slow`."""
 
 
-@pytest.mark.parametrize("name", each(LEARNERS))
+@pytest.mark.parametrize("name", each(LEARNERS, ("pavg-projected", "fednpg", "fedkl")))
 def test_every_algorithm_finds_the_optimum_of_a_probe(name):
     world = environment("two-doors", 2, 2)
     policy = (direct if home(name) == "direct" else softmax)(world)

@@ -10,7 +10,7 @@ from fedpg.engines.simulator import Simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, each, home, make
 
-RARELY_HERE = ("fedkl", "pavg-softmax", "pavg-projected")
+RARELY_HERE = ("fedkl", "pavg-projected", "fednpg")
 """Whose loops (epochs, time) are slow when nothing is compiled."""
 
 

@@ -21,7 +21,7 @@ from helpers.runs import assert_same_run, kill_and_compare, start, wait_for_rows
 SMALL = Config(env="random-mdp", agents=2, rounds=6, local_steps=2, horizon=5, seeds=3, eval_every=2)
 
 
-@pytest.mark.parametrize("algorithm", each(ALGORITHMS))
+@pytest.mark.parametrize("algorithm", each(ALGORITHMS, ("pavg-projected", "fedkl")))
 def test_rows_have_what_they_promise(algorithm, tmp_path):
     run = train(dataclasses.replace(SMALL, algorithm=algorithm), tmp_path / "run")
     assert [row["round"] for row in run.rows] == [0, 2, 4, 6]
