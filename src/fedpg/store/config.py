@@ -36,8 +36,9 @@ class Config:
     Gymnasium environment); module:function or file.py:function (your own)."""
     algorithm: str = "fedsvrpg-s"
     """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
-    heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl (the rivals); pavg-softmax,
-    pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, nothing sampled); authors-svrpg, authors-hapg (the paper's published code)."""
+    heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (the rivals);
+    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, nothing sampled); authors-svrpg, authors-hapg (the paper's
+    published code)."""
     agents: int = 5
     """N, how many agents, each with its own environment."""
     heterogeneity: PresetFloat = None
