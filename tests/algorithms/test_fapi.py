@@ -55,7 +55,8 @@ def test_a_round_is_the_mean_of_the_improved_policies(policy, improvement, mixin
     params = random_params(policies.make(policy, ENVIRONMENT), 4)
     algorithm = fapi(problem, local_steps=steps, improvement=improvement, temperature=0.7, mixing=mixing)
     server = algorithm.init(params)[0]
-    messages, _, info = jax.vmap(algorithm.local_update, (None, None, None, 0))(jax.random.key(0), server.shared, (), agents)
+    update = jax.jit(jax.vmap(algorithm.local_update, (None, None, None, 0)))
+    messages, _, info = update(jax.random.key(0), server.shared, (), agents)
     after, seen = algorithm.aggregate(server, messages, jnp.array([1.0, 0.0, 1.0]))
 
     table = np.asarray(jax.nn.softmax(params["logits"]) if policy == "softmax" else params["probabilities"], float)

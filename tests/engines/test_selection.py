@@ -52,7 +52,7 @@ def frobenius(tables):
 
 def test_tables_and_preferences_are_those_by_hand():
     tables = tables_by_hand()
-    reports, info = jax.vmap(lambda agent: report_of("csh-max", PROBLEM, True)(jax.random.key(0), PARAMS, agent))(AGENTS)
+    reports, info = jax.jit(jax.vmap(lambda agent: report_of("csh-max", PROBLEM, True)(jax.random.key(0), PARAMS, agent)))(AGENTS)
     np.testing.assert_allclose(reports, tables, rtol=1e-4, atol=1e-5)
     assert int(info.usage.trajectories.sum()) == 0
     apart = frobenius(tables.mean(0) - tables)
@@ -90,7 +90,7 @@ def test_who_is_taken_does_not_depend_on_the_order_of_the_agents(rule):
     """Three of six, all of them candidates, reports exact: the same three whatever their numbers."""
     select = selector(Participation(0.5, rule), PROBLEM, pavg(PROBLEM, local_lr=0.1), AGENTS)
     turned = jnp.array([4, 2, 0, 5, 1, 3])
-    reports = jax.vmap(lambda agent: select.report(jax.random.key(0), PARAMS, agent)[0])(AGENTS)
+    reports = jax.jit(jax.vmap(lambda agent: select.report(jax.random.key(0), PARAMS, agent)[0]))(AGENTS)
     straight = select.elected(jnp.arange(6), reports)
     other = turned[select.elected(jnp.arange(6), reports[turned])]
     assert sorted(straight.tolist()) == sorted(other.tolist())
@@ -120,7 +120,7 @@ def test_sampled_reports_are_one_batch_and_are_counted():
     algorithm = pavg(problem, local_lr=0.01)
     select = selector(Participation(0.5, "power-of-choice"), problem, algorithm, clocks)
     params = problem.init_params(jax.random.key(1))
-    reports, infos = jax.vmap(lambda agent: select.report(jax.random.key(2), params, agent))(clocks)
+    reports, infos = jax.jit(jax.vmap(lambda agent: select.report(jax.random.key(2), params, agent)))(clocks)
     assert reports.tolist() == [15.0, 3.0, 10.0, 6.0]
     assert infos.usage.trajectories.tolist() == [2] * 4
     assert select.elected(jnp.arange(4), reports).tolist() == [1, 3]
@@ -137,7 +137,7 @@ def test_sampled_reports_are_one_batch_and_are_counted():
 def test_a_sampled_gradient_is_measured_where_it_is_no_finite_mdp():
     small = policy_gradient(ENVIRONMENT, POLICY, horizon=4, discount=DISCOUNT, batch_size=3)
     agent = jax.tree.map(lambda x: x[0], AGENTS)
-    norm, info = report_of("gradient-norm", small, False)(jax.random.key(4), PARAMS, agent)
-    sample, _ = small.sample(jax.random.key(4), PARAMS, agent, small.init_memory())
-    np.testing.assert_allclose(norm, np.linalg.norm(small.gradient(sample, PARAMS)["logits"]), rtol=1e-5)
+    norm, info = jax.jit(report_of("gradient-norm", small, False))(jax.random.key(4), PARAMS, agent)
+    slope = jax.jit(lambda: small.gradient(small.sample(jax.random.key(4), PARAMS, agent, small.init_memory())[0], PARAMS))()
+    np.testing.assert_allclose(norm, np.linalg.norm(slope["logits"]), rtol=1e-5)
     assert int(info.usage.trajectories) == 3
