@@ -72,7 +72,8 @@ def test_rows_and_pictures_of_a_made_up_board():
     assert found["x: chance to be better than pavg, all tasks"].ours == 1.0
     assert "pavg: chance to be better than pavg, a" not in found
     drawn = pictures(table, ("a", "b"))
-    assert [len(panel.lines) for panel in drawn] == [2, 3, 2]
+    assert [panel.places for panel in drawn] == [["x", "pavg"], ["fednpg*", "x", "pavg"], ["x", "pavg"]]
+    assert drawn[0].lines[0].y == [0.8, 0.5]
     assert float(iqm([np.arange(8.0)]).mean) == 3.5
 
 

@@ -39,7 +39,7 @@ class Scale(NamedTuple):
 
 
 SCALES = {
-    "smoke": Scale(("pavg", "fedsvrpg-s", "scaffold"), {"finite": 240}, 4, 8, 1),
+    "smoke": Scale(("pavg", "fedsvrpg-s", "scaffold"), {"finite": 160}, 3, 6, 1),
     "full": Scale(tuple(BY_NAME), {"finite": 480, "cartpole": 1920}, 8, 24, 6),
 }
 

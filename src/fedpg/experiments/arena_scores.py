@@ -122,15 +122,13 @@ def rows(board: Board, exact: tuple[str, ...]) -> list[Row]:
 
 
 def pictures(table: list[Row], tasks: tuple[str, ...]) -> list[Panel]:
-    """IQM and intervals, overall and by task, an algorithm to a place on the x-axis, best first."""
+    """IQM and intervals, overall and by task, best first."""
     panels = []
     for what in ("all tasks", *tasks):
-        shown = [row for row in table if row.what.endswith(f": IQM, {what}")]
-        shown = sorted(shown, key=lambda row: -row.ours)
-        lines = [
-            Line(row.what.split(":")[0], [place, place + 0.5], [row.ours] * 2, [row.low] * 2, [row.high] * 2)
-            for place, row in enumerate(shown)
-        ]
-        if lines:
-            panels.append(Panel(f"Interquartile mean, {what}", "rank", "score", lines))
+        shown = sorted((row for row in table if row.what.endswith(f": IQM, {what}")), key=lambda row: -row.ours)
+        if shown:
+            y, low, high = ([getattr(row, name) for row in shown] for name in ("ours", "low", "high"))
+            names = [row.what.split(":")[0].replace(" (no trajectories)", "*") for row in shown]
+            lines = [Line("* uses no trajectories", list(range(len(shown))), y, low, high, "o")]
+            panels.append(Panel(f"Interquartile mean, {what}", "", "score", lines, places=names))
     return panels

@@ -52,7 +52,7 @@ class Scale(NamedTuple):
 
 
 SCALES = {
-    "smoke": Scale((PLAIN, "FedSVRPG-M", "Fast-FedPG"), (8,), 200, 4, (PLAIN,), (3, 6, 12), 96, 8, 1, 1),
+    "smoke": Scale((PLAIN, "FedSVRPG-M", "Fast-FedPG"), (8,), 150, 4, (PLAIN,), (3, 6, 12), 64, 6, 1, 1),
     "full": Scale(tuple(BY_LABEL), (1, 8), 400, 12, tuple(BY_LABEL), (3, 6, 12, 24, 48), 400, 24, 8, 4),
 }
 
@@ -135,6 +135,8 @@ NOTES = [
     "Identical agents (the first one, three times) have a deterministic best policy: their |grad J|^2 is what is left after as many "
     "rounds, not a floor, and a ratio far above 1 is the price of different agents. The verdict on heterogeneity is on J: at least nine "
     "tenths of the best gain that any system found in the same federation.",
+    "The first policy, uniform, is nearly the best on `doors`: the gain is small, and who averages something else than gradients of J "
+    "(natural gradients, values or improved policies of agents with different kernels) may end below it.",
     "The exponent is that of E |grad J|^2 over the last half of a run at a constant step-size, where noise is what is left: eps is then "
     "reached with N^-p as many trajectories per agent. The paper's column is what had been proven, and 'no speedup' there means that no "
     "proof is known, not that averaging N noisy directions does not help. Systems that draw nothing have no exponent.",

@@ -22,6 +22,8 @@ ENOUGH = 0.9
 NEAR = 0.15
 """How far a fitted exponent may be from the published one."""
 PLAIN = "PAvg"
+LEAST = 1e-32
+"""What pictures show of 0."""
 
 
 class Counted(NamedTuple):
@@ -102,7 +104,7 @@ def rows_of(label: str, found: Found, plain: Floor, best: np.ndarray, many: int)
         said = agreement(claim and claim.local_updates, moves, ("agents take local steps", "agents take no local steps"))
         table.append(row(f"{label}: floor at K={many} / {PLAIN}'s", ratio(floor.at, plain.at), verdict=said))
     supported = share(floor, best)
-    said = agreement(claim and claim.heterogeneity, bool(supported.mean >= ENOUGH), ("learns", "does not learn"))
+    said = agreement(claim and claim.heterogeneity, bool(supported.mean >= ENOUGH), ("gets there", "does not get there"))
     table.append(row(f"{label}: share of the best gain in J, different agents", supported, verdict=said))
     table.append(row(f"{label}: |grad J|^2, different / identical agents", ratio(floor.at, floor.twins)))
     table += noise_rows(label, found.noise, claim)
@@ -129,20 +131,24 @@ def noise_rows(label: str, noise: Wandering | None, claim: Claim | None) -> list
 
 
 def pictures(found: dict[str, Found], many: int) -> list[Panel]:
-    """Floors, and noise against N at both step-sizes."""
-    labels = list(found)
-    floors = [typical(np.maximum(each.floors[many].at / each.floors[many].start, 1e-32)) for each in found.values()]
-    lines = [
-        Line(label, [number], [float(one.mean)], [float(one.low)], [float(one.high)], "o")
-        for number, (label, one) in enumerate(zip(labels, floors, strict=True))
-    ]
-    panels = [Panel(f"Where systems settle, exact gradients, K = {many}", "system", "|grad J|^2 / start", lines, y_log=True)]
+    """Floors and exponents by system, and noise against N of those in the paper."""
+    floors = [typical(np.maximum(each.floors[many].at / each.floors[many].start, LEAST)) for each in found.values()]
+    y, low, high = ([max(float(one[i]), LEAST) for one in floors] for i in range(3))
+    drawn = [Line(f"exact gradients, K = {many}", list(range(len(found))), y, low, high, "o")]
+    panels = [Panel("Where systems settle", "", "|grad J|^2 / start", drawn, y_log=True, places=list(found))]
+    noisy = {label: each for label, each in found.items() if each.noise is not None}
+    if not noisy:
+        return panels
+    fits = [exponents(each.noise) for each in noisy.values()]
+    lines = []
     for e, eta in enumerate(ETAS):
-        lines = []
-        for label, each in found.items():
-            if each.noise is not None:
-                one = fitted(each.noise.slopes[..., e], lambda means: means)
-                lines.append(Line(label, each.noise.agents, one.value, one.low, one.high, "o-"))
-        if lines:
-            panels.append(Panel(f"Noise against N, eta = {eta:g}", "agents N", "|grad J|^2 / start", lines, x_log=True, y_log=True))
-    return panels
+        y, low, high = ([float(one[e][i]) for one in fits] for i in range(3))
+        lines.append(Line(f"eta = {eta:g}", (np.arange(len(noisy)) + 0.2 * e).tolist(), y, low, high, "o"))
+    panels.append(Panel("Speed-up N^p", "", "p", lines, places=list(noisy)))
+    lines = []
+    for label, each in noisy.items():
+        if each.claim is not None:
+            one = fitted(each.noise.slopes[..., 0], lambda means: means)
+            lines.append(Line(label, each.noise.agents, one.value, one.low, one.high, "o-"))
+    title = f"Noise against N, eta = {ETAS[0]:g}"
+    return [*panels, *([Panel(title, "agents N", "|grad J|^2 / start", lines, x_log=True, y_log=True)] if lines else [])]

@@ -86,8 +86,8 @@ SYSTEMS = (
     System("FedAvg-M", "fedavg-m", MOMENTUM),
     System("HARPG", "nharpg", MOMENTUM | {"step": "plain"}),
     System("PAvg, natural", "pavg-npg", {}, {"path": PATH / 10.0, "server": SERVER / 10.0}, exact=True),
-    System("PAvg, projected", "pavg-projected", {}, {"path": PATH / 10.0, "server": PATH / 10.0}, exact=True, policy="direct"),
-    System("FedNPG", "fednpg", {}, {"path": 0.02}, exact=True),
+    System("PAvg, projected", "pavg-projected", {}, {"path": PATH / 10.0, "server": PATH}, exact=True, policy="direct"),
+    System("FedNPG", "fednpg", {}, {"path": 0.1}, exact=True),
 )  # fmt: skip
 """PAvg with exact gradients on logits (pavg-softmax) is PAvg itself wherever gradients are exact, and has no line of its own."""
 BY_LABEL = {system.label: system for system in SYSTEMS if system.algorithm in ALGORITHMS}

@@ -53,7 +53,7 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One set of axes."""
+    """One set of axes; with `places`, names instead of numbers 0, 1, 2, ... along x, and intervals as bars."""
 
     title: str
     x_label: str
@@ -61,6 +61,7 @@ class Panel(NamedTuple):
     lines: list[Line]
     x_log: bool = False
     y_log: bool = False
+    places: Any = None
 
 
 def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> Path:
@@ -76,8 +77,12 @@ def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> P
                 color = f"C{labels.index(line.label) % 10}"
             x, y, low, high = (np.array(v, float) if v is not None else None for v in line[1:5])
             axes.plot(x, y, line.style, label=line.label, color=color, linewidth=1.8, markersize=4)
-            if low is not None:
+            if low is not None and panel.places:
+                axes.vlines(x, low, high, color=color, alpha=0.5, linewidth=3)
+            elif low is not None:
                 axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+        if panel.places:
+            axes.set_xticks(range(len(panel.places)), panel.places, rotation=60, ha="right", fontsize=7)
         axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
         if panel.x_log:
             axes.set_xscale("log")
