@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpg import moments
 from fedpg.algorithms import ALGORITHMS, Algorithm
 from fedpg.algorithms.observations import Message, normalise
 from fedpg.algorithms.pooled import pool
@@ -52,13 +53,14 @@ class Watching(SlideHost):
         return session
 
 
-COMMON = [name for name in ALGORITHMS if name != "local-only" and claims(name, "slide")]
+COMMON = [name for name in ALGORITHMS if name not in ("local-only", "fedpg-br") and claims(name, "slide")]
+"""fedpg-br's server sees things too, which are not in the scale: a test of its own."""
 
 
 @pytest.mark.parametrize("name", each(COMMON, ("fedkl",)))
 def test_running_statistics_are_those_of_everything_seen(name):
     host = Watching()
-    engine = engine_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball") else {}))
+    engine = engine_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball", "nharpg") else {}))
     engine.start()
     engine.advance(0, 3)
     seen, state = np.array(host.acted), engine.state()
@@ -66,6 +68,23 @@ def test_running_statistics_are_those_of_everything_seen(name):
     np.testing.assert_allclose(scale.mean[0], seen.mean(0), rtol=1e-4)
     np.testing.assert_allclose(scale.deviation[0], seen.std(0), rtol=1e-3)
     assert state.server.private.seen.count[0] == len(seen)
+
+
+def test_the_scale_of_a_federation_whose_server_works_too_is_that_of_the_agents():
+    """The messages alone move the scale; the server's steps go on from it and leave it as it is."""
+    problem, algorithm = parts_of("fedpg-br", "running", SlideHost())
+    state, agent_state = algorithm.init(problem.init_params(jax.random.key(0)))
+    agents = jax.tree.map(lambda x: x[0], prepare(jax.tree.map(lambda x: np.asarray(x)[None], members(3))))
+    update = jax.jit(jax.vmap(algorithm.local_update, (0, None, None, 0)))
+    messages, _, _ = update(jax.random.split(jax.random.key(1), 3), state.shared, agent_state, agents)
+    told, _ = algorithm.aggregate(state, messages, np.ones(3))
+    after, info = jax.jit(algorithm.server_update)(jax.random.key(2), told, agents)
+    merged = moments.merge(messages.seen)
+    np.testing.assert_allclose(after.shared.params.scale.mean, merged.mean, rtol=1e-5)
+    np.testing.assert_allclose(after.shared.params.scale.deviation, np.sqrt(moments.variance(merged)), rtol=1e-5)
+    assert after.private.seen.count == merged.count
+    assert int(info.usage.trajectories) > 0
+    assert any((x != y).any() for x, y in zip(*(jax.tree.leaves(s.shared.params.inner) for s in (told, after)), strict=True))
 
 
 def test_a_fixed_scale_is_that_of_the_warm_up_for_theta_0_and_theta_minus_1():

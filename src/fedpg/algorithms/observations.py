@@ -88,8 +88,8 @@ def _common(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algorit
         fresh, _ = algorithm.init(_rescaled(state.shared.params, seen))
         return fresh._replace(private=Remembering(fresh.private, seen)), RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
-    def passed_on(exchange: Exchange, sends: bool) -> Exchange:
-        """The algorithm's own exchange; with `sends` the moments travel with its messages and move the scale."""
+    def passed_on(exchange: Exchange, sends: bool, ends: bool) -> Exchange:
+        """The algorithm's own exchange; with `sends` moments travel with its messages, and move the scale if it `ends` the round."""
 
         def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Message, Any, LocalInfo]:
             message, agent_state, info = exchange.local_update(key, shared, agent_state, agent)
@@ -98,26 +98,27 @@ def _common(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algorit
         def aggregate(state: ServerState, messages: Message, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
             server, info = exchange.aggregate(inner(state), messages.inner, weights)
             seen = merged(state.private.seen, messages.seen, weights) if sends else state.private.seen
-            shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if sends else server.shared
+            # Within a round all exchanges see one scale: what an agent measured in a prelude must hold in what follows.
+            shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if sends and ends else server.shared
             return ServerState(shared, Remembering(server.private, seen)), info
 
         return Exchange(local_update, aggregate)
 
     def server_update(key: jax.Array, state: ServerState, agents: Any) -> tuple[ServerState, LocalInfo]:
-        """The server's own work, on the scale that the round has led to."""
+        """The server's own work, on the scale that the round has led to. The scale is that of what the agents see."""
         server, info = algorithm.server_update(key, inner(state), agents)
         seen = state.private.seen
         shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if running else server.shared
         return ServerState(shared, Remembering(server.private, seen)), info
 
-    own = passed_on(Exchange(algorithm.local_update, algorithm.aggregate), running)
-    first = (Exchange(look, set_scale), *(passed_on(exchange, False) for exchange in algorithm.warmup))
+    own = passed_on(Exchange(algorithm.local_update, algorithm.aggregate), running, True)
+    first = (Exchange(look, set_scale), *(passed_on(exchange, False, False) for exchange in algorithm.warmup))
     return algorithm._replace(
         init=init,
         local_update=own.local_update,
         aggregate=own.aggregate,
         warmup=first,
-        prelude=tuple(passed_on(exchange, False) for exchange in algorithm.prelude),
+        prelude=tuple(passed_on(exchange, running, False) for exchange in algorithm.prelude),
         server_update=None if algorithm.server_update is None else server_update,
     )
 
