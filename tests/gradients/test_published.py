@@ -65,6 +65,10 @@ def test_weighted_gradient_and_score_by_hand(bug, float64):
         slope = [(mean(NEW + 1e-6 * e, with_rewards) - mean(NEW - 1e-6 * e, with_rewards)) / 2e-6 for e in np.eye(4).reshape(4, 2, 2)]
         np.testing.assert_allclose(measured["logits"].ravel(), slope, atol=1e-8)
 
+    # With the bug a constant on the logits of one action at all times changes no likelihood: a bias has no gradient.
+    along_bias = np.abs(np.asarray(weighted["logits"]).sum(0)).max()
+    assert (along_bias < 1e-12) == bug
+
 
 def test_advantages_and_padding(float64):
     for b in (0, 1):
