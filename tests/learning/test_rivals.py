@@ -1,0 +1,18 @@
+"""The rivals learn CartPole with their presets, in a fifth of the rounds that `fedpg train` gives them (slow)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedpg.store.config import Config
+from fedpg.training.loop import train
+from fedpg.training.setup import resolve
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["scaffold", "fedprox", "fast-fedpg", "mfpo", "fedavg-m", "nharpg"])
+def test_cartpole_is_learned_with_the_preset(algorithm, tmp_path):
+    assert resolve(Config(algorithm=algorithm)).rounds == 150
+    run = train(Config(env="cartpole", algorithm=algorithm, rounds=30, seeds=3), tmp_path / "run")
+    assert run.rows[0]["return"] < 40
+    assert min(run.rows[-1]["return_per_seed"]) > 90
