@@ -78,6 +78,15 @@ def test_beta_one_is_pavg_bit_for_bit(name, world):
     assert_trees_close(ours, plain)
 
 
+@pytest.mark.parametrize("factory", [fedsvrpg_s, fedhapg_s])
+def test_with_one_local_step_there_is_nothing_to_keep_quiet_and_it_is_pavg(factory):
+    small = bowl(agents=3, noise=0.1)
+    steps = {"local_lr": 0.1, "local_steps": 1}
+    ours = params_after(factory(small.problem, beta=0.2, stretch=1.0, **steps), small.problem, small.agents_of, 5)
+    plain = params_after(pavg(small.problem, **steps), small.problem, small.agents_of, 5)
+    assert_trees_close(ours, plain, rtol=1e-4)
+
+
 def test_the_largest_gain_makes_the_server_step_along_the_mean_gradient_of_the_paths():
     problem = quadratic(2)
     algorithm = fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, gain=1.0 / BETA)
