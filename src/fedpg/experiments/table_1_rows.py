@@ -72,8 +72,8 @@ def agreement(claimed: bool | None, measured: bool, words: tuple[str, str]) -> s
 
 
 def convergence(floor: Floor, claim: Claim | None) -> str:
-    """Exact or inexact, beside the paper's word."""
-    exact = bool(np.nanmax(floor.at / floor.start) < EXACT)
+    """Exact or inexact, beside the paper's word: exact if the interval of the typical floor is below `EXACT`."""
+    exact = bool(typical(floor.at / floor.start).high < EXACT)
     moving = np.nanmax(np.abs(floor.before / floor.at - 1.0)) > 0.01 and not exact
     said = agreement(claim and claim.exact, exact, ("exact", "inexact"))
     return said + (f" (paper: {claim.convergence})" if claim else "") + (", not settled yet" if moving else "")
