@@ -1,4 +1,4 @@
-"""Fast-FedPG: agents first agree on the common gradient of the round, then correct their own by it. Zhu, Gong, Mitra, "Towards fast
+"""Fast-FedPG: agents first agree on the common gradient of the round, then correct their own by it. Zhu, Heath, Mitra, "Towards fast
 rates for federated and multi-task reinforcement learning", 2024. Two exchanges a round.
 
     first    agent    g_i = g_i(tau|theta_r), a batch of its own;  sends and keeps it          server    G = mean g_i
