@@ -43,7 +43,7 @@ def outputs_of(policy: Policy, actions: Space) -> Outputs | None:
 def divergence(p: Any, q: Any) -> jax.Array:
     """KL(p||q) of two outputs, ().
 
-    >>> float(divergence(jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([0.25, 0.75]))).round(4))
+    >>> round(float(divergence(jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([0.25, 0.75])))), 4)
     0.1438
     """
     if isinstance(p, Normal):
