@@ -35,7 +35,7 @@ TASKS = (
 
 class Size(NamedTuple):
     """Attributes:
-    root: seeds that were never used while tuning (those were of roots 3 and 7) or before. That of full is for full alone: smoke runs all the time.
+    root: seeds that were never used while tuning (those were of roots 3 and 7) or before. That of full is for full alone.
     seeds: how many.
     etas: step-sizes where the largest reward is that of the tuning set; elsewhere times the inverse ratio.
     tasks: what is run.
@@ -55,9 +55,10 @@ NOTES = [
     f"Tasks, step-sizes, beta and rounds were written down before the first of these runs. Tuned on: {TUNED_ON}.",
     "The grid of step-sizes is that of `drift` divided by the largest reward (10 there, 10^h in conflict, 1 in random-mdp), so that it "
     "covers the same range of steps. random-mdp: own rewards and own kernels, heterogeneity 1.",
-    "This is the second held-out set. The first (N=3, 10; K=8, 64; heterogeneity 0.5, 1.5; 10 states; orthogonal kernels) was run once with "
-    "FedSVRPG-S as it was before: gain 2 for every K, sigma 1. It lost to PAvg at the smallest steps for N=10 and K=8, by the lag of u, and at "
-    "the largest for N=3; N=3, N=10, K=1 and K=8 then joined the tuning set, and the longer server step and the gain for few steps came of it.",
+    "This is the second held-out set. The first (N=3, 10; K=8, 64; heterogeneity 0.5, 1.5; 10 states; orthogonal kernels) was run once "
+    "with FedSVRPG-S as it was before: gain 2 for every K, sigma 1. It lost to PAvg at the smallest steps for N=10 and K=8, by the lag "
+    "of u, and at the largest for N=3; N=3, N=10, K=1 and K=8 then joined the tuning set, and the longer server step and the gain for "
+    "few steps came of it.",
     "Not worse: the paired difference FedSVRPG-S - PAvg is at least 0, up to its 95 % interval, at every step-size. Won: on average not "
     "worse at any, its best J higher, and less lost where PAvg has lost 5 % of what it learned (its best J less that of the uniform "
     "policy); where PAvg loses no 5 %, the first two. Lost: clearly worse at some step-size.",
