@@ -19,6 +19,9 @@ from helpers.federations import EXACT, each
 from helpers.runs import assert_same_run, kill_and_compare, start, wait_for_rows
 
 SMALL = Config(env="random-mdp", agents=2, rounds=6, local_steps=2, horizon=5, seeds=3, eval_every=2)
+BATCHES = {"nharpg": 2 * 2 * 2, "fast-fedpg": 2 * 2 + 2, "fedpg-br": 2 * 2 + 1} | dict.fromkeys(EXACT, 0)
+"""Batches in a round, where they are not local steps times agents: two per step, one before them, one of the server's own, none."""
+WEIGHTED = ("fedsvrpg-m", "fedhapg-m", "authors-svrpg", "authors-hapg", "mfpo", "fedpg-br")
 
 
 @pytest.mark.parametrize("algorithm", each(ALGORITHMS, ("pavg-projected", "fedkl")))
@@ -30,11 +33,10 @@ def test_rows_have_what_they_promise(algorithm, tmp_path):
         assert last[name] == pytest.approx(np.mean(last[f"{name}_per_seed"]), rel=1e-5)
         assert len(last[f"{name}_per_seed"]) == 3
     u0 = int(run.config.u0) * SMALL.agents
-    drawn = 0 if algorithm in EXACT else 6 * 2 * 2  # rounds x local steps x agents
-    assert last["trajectories_per_seed"] == [drawn + u0] * 3
+    assert last["trajectories_per_seed"] == [6 * BATCHES.get(algorithm, 2 * 2) + u0] * 3  # rounds x local steps x agents
     assert last["env_steps"] == last["trajectories"] * SMALL.horizon
     assert len(last["return_per_agent"]) == 2
-    assert (last["ess"] is None) == (algorithm not in ("fedsvrpg-m", "fedhapg-m", "authors-svrpg", "authors-hapg"))
+    assert (last["ess"] is None) == (algorithm not in WEIGHTED)
 
 
 def test_the_written_configuration_reruns_the_run(tmp_path):
