@@ -93,12 +93,12 @@ def test_another_run_in_the_folder_is_left_alone(capsys, tmp_path):
 
 
 def test_an_error_in_the_debug_engine_names_its_stage(capsys, tmp_path, monkeypatch):
-    from fedpg.engines import debug
+    from fedpg.engines import round as rounds
 
     def refuse(*arguments):
         raise ArithmeticError("broken on purpose")
 
-    monkeypatch.setattr(debug, "settle", refuse)
+    monkeypatch.setattr(rounds, "settle", refuse)
     assert main(["train", *TINY, "--engine", "debug", "--u0", "zero", "--out", str(tmp_path / "run")]) == 2
     assert "seed 0, round 0, aggregate: ArithmeticError: broken on purpose" in capsys.readouterr().err
 
