@@ -20,6 +20,7 @@ from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.robust import robust
 from fedpg.algorithms.tampering import ON_MESSAGES
 from fedpg.envs import worlds
+from fedpg.experiments.kept import part
 from fedpg.experiments.outcome import Outcome, Row, Tell, row
 from fedpg.experiments.sweep import cross, sweep
 from fedpg.gradients import suspects
@@ -114,7 +115,8 @@ def run(scale: str, tell: Tell) -> Outcome:
     chosen, rows, panels = SCALES[scale], [], []
     for number, heterogeneity in enumerate(chosen.heterogeneities):
         share = number / len(chosen.heterogeneities)
-        found = measure(chosen, heterogeneity, lambda what, share=share: tell(what, share))
+        named, say = ("attacks", chosen, heterogeneity), lambda what, share=share: tell(what, share)
+        found = part(named, lambda h=heterogeneity, say=say: measure(chosen, h, say))
         rows += table(found, chosen.attacks, f"h = {heterogeneity:g}", every=heterogeneity == 0.0)
         panels += [_panel(found, chosen.attacks, name, heterogeneity) for name in ("sign-flip", "reward-flip")]
     settings = {"agents": AGENTS, "attackers": SHARE, "local_steps": LOCAL_STEPS, "local_lr": LOCAL_LR, "root": ROOT} | PROBLEM
