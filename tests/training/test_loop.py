@@ -60,7 +60,7 @@ def test_resume_refuses_another_configuration_and_harms_nothing(tmp_path):
     others = (
         ({"beta": 0.9}, "the run has beta 0.2, not 0.9"),
         ({"rounds": 3}, "has 6 rounds, more than 3"),
-        ({"u0": "77"}, "the run has u0 0, not 77"),  # ceil(2 / (6 * 0.04))
+        ({"u0": "77"}, "the run has u0 0, not 77"),
     )
     for other, message in others:
         with pytest.raises(UserError, match=message):
