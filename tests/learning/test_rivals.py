@@ -1,4 +1,4 @@
-"""The rivals learn CartPole with their presets, in a fifth of the rounds that `fedpg train` gives them (slow)."""
+"""Algorithms learn CartPole with their presets, in a fifth of the rounds that `fedpg train` gives them (slow)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from fedpg.training.setup import resolve
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["scaffold", "fedprox", "fast-fedpg", "mfpo", "fedavg-m", "nharpg"])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["scaffold", "fedprox", "fast-fedpg", "mfpo", "fedavg-m", "nharpg", "fedpg-br", "fedsvrpg-s", "fedhapg-s", "pavg", "heavy-ball"],
+)
 def test_cartpole_is_learned_with_the_preset(algorithm, tmp_path):
     assert resolve(Config(algorithm=algorithm)).rounds == 150
     run = train(Config(env="cartpole", algorithm=algorithm, rounds=30, seeds=3), tmp_path / "run")
