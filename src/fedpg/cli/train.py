@@ -21,7 +21,7 @@ from fedpg.store.config import Config
 class TrainOptions(Config):
     """Train one policy for several different environments, without moving a trajectory.
 
-    Example: fedpg train --env cartpole --algorithm fedsvrpg-m --agents 5 --rounds 150 --seeds 10 --out runs/mine
+    Example: fedpg train --env cartpole --agents 5 --rounds 150 --seeds 10 --out runs/mine
 
     Values left out come from the presets of the environment; the complete configuration is written to OUT/config.toml,
     and `fedpg train --config OUT/config.toml` runs it again.
