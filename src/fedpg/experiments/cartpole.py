@@ -5,6 +5,7 @@ Every algorithm is given its best step-size of the same grid, the same number of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ def run(scale: str, tell: Tell) -> Outcome:
     found: dict[tuple[int, str], Sweep] = {}
     for number, (steps, name) in enumerate(cases):
         tell(f"{name}, {steps} local steps", number / len(cases))
-        found[steps, name] = part(("cartpole", name, steps, chosen), lambda: measure(name, steps, chosen))  # noqa: B023
+        found[steps, name] = part(("cartpole", name, steps, chosen), functools.partial(measure, name, steps, chosen))
     rows, panels = [], []
     for steps in chosen.local_steps:
         spent = {name: needed(found[steps, name].total_return, found[steps, name].trajectories) for name in chosen.algorithms}

@@ -6,6 +6,7 @@ correction (heavy ball) after R = 6 rounds. Both are run, and truncated weights 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -88,7 +89,7 @@ def run(scale: str, tell: Tell) -> Outcome:
     cells = [(name, kappa) for name in COLUMNS for kappa in chosen.kappas]
     for number, (name, kappa) in enumerate(cells):
         tell(COLUMNS[name].label, number / len(cells))
-        found[name, kappa] = part(("table-2", name, kappa, chosen.seeds), lambda: measure(COLUMNS[name], kappa, chosen.seeds))  # noqa: B023
+        found[name, kappa] = part(("table-2", name, kappa, chosen.seeds), functools.partial(measure, COLUMNS[name], kappa, chosen.seeds))
     rows = {name: [] for name in COLUMNS}
     for name, kappa in cells:
         for at, beta in enumerate(BETAS):
