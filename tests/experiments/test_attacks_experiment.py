@@ -61,7 +61,7 @@ def test_the_table_judges_by_the_worst_attack():
         "pavg, krum": Found(rounds, returns(99.0, 97.0, 89.0), 100.0),
         "fedpg-br": Found(rounds, returns(80.0, 79.0, 73.0), 80.0),
     }
-    rows = {row.what: row for row in attacks.table(found, names, "h = 0", every=True)}
+    rows = {row.what: row for row in attacks.table(found, names, "h = 0")}
     assert rows["h = 0, pavg, median: sign-flip"].ours == 91.0
     assert rows["h = 0, pavg, median: sign-flip"].verdict == "91% of the clean return"
     assert rows["h = 0, pavg, krum: share left under its worst attack, noise"].verdict.startswith("does not hold")
@@ -74,10 +74,10 @@ def test_the_table_judges_by_the_worst_attack():
     assert rows["h = 0: plain mean under sign-flip"].verdict == "fails, as it should"
     found["pavg, krum"] = found["pavg, median"]
     found["pavg, mean"] = Found(rounds, returns(100.0, 60.0, 99.0), 100.0)
-    kept, plain = attacks.table(found, names, "h = 1", every=False)[-2:]
+    kept, plain = attacks.table(found, names, "h = 1")[-2:]
     assert kept.verdict.startswith("holds")
     assert plain.verdict == "does not fail"
-    assert len(attacks.table(found, names, "h = 1", every=False)) == 4 + 2
+    assert len(attacks.table(found, names, "h = 1")) == 4 * 3 + 4 + 2
 
 
 def test_a_run_asks_for_every_method_and_names_every_result(monkeypatch):

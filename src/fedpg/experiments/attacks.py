@@ -117,7 +117,7 @@ def run(scale: str, tell: Tell) -> Outcome:
         share = number / len(chosen.heterogeneities)
         named, say = ("attacks", chosen, heterogeneity), lambda what, share=share: tell(what, share)
         found = part(named, lambda h=heterogeneity, say=say: measure(chosen, h, say))
-        rows += table(found, chosen.attacks, f"h = {heterogeneity:g}", every=heterogeneity == 0.0)
+        rows += table(found, chosen.attacks, f"h = {heterogeneity:g}")
         panels += [_panel(found, chosen.attacks, name, heterogeneity) for name in ("sign-flip", "reward-flip")]
     settings = {"agents": AGENTS, "attackers": SHARE, "local_steps": LOCAL_STEPS, "local_lr": LOCAL_LR, "root": ROOT} | PROBLEM
     settings |= chosen._asdict()
@@ -125,16 +125,13 @@ def run(scale: str, tell: Tell) -> Outcome:
     return Outcome("attacks", title, scale, settings, rows, NOTES, panels)
 
 
-def table(found: dict[str, Found], names: tuple[str, ...], where: str, every: bool) -> list[Row]:
-    """With `every`, a row for each method and attack; for each method its worst attack; and the two claims."""
+def table(found: dict[str, Found], names: tuple[str, ...], where: str) -> list[Row]:
+    """A row for each method and attack; for each method its worst attack; and the two claims."""
     rows, worst = [], {}
     for method, (_, returns, clean) in found.items():
         last = returns[:, :, -1]
-        if every:
-            left = [f"{each.mean() / clean:.0%} of the clean return" for each in last]
-            rows += [
-                row(f"{where}, {method}: {name}", estimate(each), verdict=said) for name, each, said in zip(names, last, left, strict=True)
-            ]
+        left = [f"{each.mean() / clean:.0%} of the clean return" for each in last]
+        rows += [row(f"{where}, {method}: {name}", estimate(each), verdict=said) for name, each, said in zip(names, last, left, strict=True)]
         at = 1 + int(np.argmin(last[1:].mean(1)))
         worst[method] = float(last[at].mean() / clean)
         verdict = "holds: at least 90 %" if worst[method] >= ENOUGH else "does not hold: below 90 %"
