@@ -131,7 +131,9 @@ def table(found: dict[str, Found], names: tuple[str, ...], where: str) -> list[R
     for method, (_, returns, clean) in found.items():
         last = returns[:, :, -1]
         left = [f"{each.mean() / clean:.0%} of the clean return" for each in last]
-        rows += [row(f"{where}, {method}: {name}", estimate(each), verdict=said) for name, each, said in zip(names, last, left, strict=True)]
+        rows += [
+            row(f"{where}, {method}: {name}", estimate(each), verdict=said) for name, each, said in zip(names, last, left, strict=True)
+        ]
         at = 1 + int(np.argmin(last[1:].mean(1)))
         worst[method] = float(last[at].mean() / clean)
         verdict = "holds: at least 90 %" if worst[method] >= ENOUGH else "does not hold: below 90 %"
