@@ -11,7 +11,7 @@ import pytest
 
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS
-from fedpg.algorithms.base import Exchange
+from fedpg.algorithms.base import exchanges_of
 from fedpg.engines import simulator
 from fedpg.engines.round import participants
 from fedpg.engines.simulator import Simulator
@@ -52,9 +52,11 @@ def one_round(algorithm, small, key, agents, weights=None, order=None):
     order = jnp.arange(count) if order is None else order
     server, agent_state = algorithm.init(small.problem.init_params(key))
     states = trees.broadcast(agent_state, count)
-    for exchange in (*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate)):
+    for exchange in exchanges_of(algorithm):
         keys = jax.random.split(key, count)[order]
         messages, states, infos = together(exchange.local_update)(keys, server.shared, states, trees.take(members, order))
+        declared = jax.tree.map(lambda x: (x.shape, x.dtype), exchange.message(server.shared))
+        assert declared == jax.tree.map(lambda x: (x.shape[1:], x.dtype), messages), "the message is not what its exchange says"
         before = server
         server, _ = exchange.aggregate(server, messages, jnp.ones(count) if weights is None else weights)
     if algorithm.server_update is not None:

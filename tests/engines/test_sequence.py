@@ -61,7 +61,7 @@ MAIN = exchange(2, lambda shared, m: shared._replace(params=shared.params + m))
 TOY = Algorithm(
     "toy",
     lambda params: (ServerState(Shared(params, jnp.zeros(2))), jnp.zeros(())),
-    *MAIN,
+    **MAIN._asdict(),
     prelude=(exchange(0, lambda shared, m: shared._replace(common=m)), exchange(1, lambda shared, m: shared._replace(common=-m))),
     server_update=server_update,
 )

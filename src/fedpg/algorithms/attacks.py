@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms.aggregation import as_rows, real_part
-from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, with_exchanges
 from fedpg.algorithms.tampering import ON_MESSAGES
 from fedpg.envs.base import World
 from fedpg.errors import require
@@ -48,13 +48,6 @@ def attacker_count(share: float, agents: int) -> int:
     """
     require(0.0 <= share <= 1.0, f"attackers is the share of agents that attack: give a number from 0 to 1, not {share}")
     return math.ceil(share * agents - 1e-9)
-
-
-def _exchanges(algorithm: Algorithm, changed: Callable[[Exchange], Exchange]) -> Algorithm:
-    """`algorithm` with every one of its exchanges changed."""
-    own = changed(Exchange(algorithm.local_update, algorithm.aggregate))
-    warmup, prelude = (tuple(changed(each) for each in given) for given in (algorithm.warmup, algorithm.prelude))
-    return algorithm._replace(local_update=own.local_update, aggregate=own.aggregate, warmup=warmup, prelude=prelude)
 
 
 def on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -> Algorithm:
@@ -90,9 +83,9 @@ def on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -
             sent = jnp.where(jnp.arange(len(rows))[:, None] < attackers, false, rows)
             return exchange.aggregate(state, put(jax.vmap(message)(sent)), weights)
 
-        return Exchange(local_update, aggregate)
+        return Exchange(local_update, aggregate, lambda shared: Message(exchange.message(shared), jax.ShapeDtypeStruct((2,), jnp.uint32)))
 
-    return _exchanges(algorithm, tampered)
+    return with_exchanges(algorithm, [tampered(exchange) for exchange in exchanges_of(algorithm)])
 
 
 def suspected(agents_of: Callable[[jax.Array], Any], attack: int, attackers: int) -> Callable[[jax.Array], Suspect]:
@@ -132,7 +125,7 @@ def on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Al
         return algorithm.server_update(key, state, agents._replace(attack=jnp.zeros_like(agents.attack)))
 
     among = algorithm._replace(server_update=None if algorithm.server_update is None else server_update)
-    return among if attack is None else _exchanges(among, set_attack)
+    return among if attack is None else with_exchanges(among, [set_attack(exchange) for exchange in exchanges_of(among)])
 
 
 def attacked(algorithm: Algorithm, attack: str, attackers: int) -> Algorithm:

@@ -10,7 +10,7 @@ its agent. `weights` is (N,): 0 = absent this round. State is what the next roun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -59,11 +59,23 @@ class Aggregate(Protocol):
     def __call__(self, server_state: ServerState, messages: Any, weights: jax.Array) -> tuple[ServerState, RoundInfo]: ...
 
 
+def like_params(shared: Any) -> Params:
+    """The message of most algorithms: one number for each param."""
+    return shared.params
+
+
 class Exchange(NamedTuple):
-    """One message from every agent and what the server makes of them."""
+    """One message from every agent and what the server makes of them.
+
+    Attributes:
+        local_update, aggregate: the two halves.
+        message: shared -> anything with the structure, shapes and types of one message. So a server knows what it will be sent
+            before it has met an agent, and an agent can keep something of that shape.
+    """
 
     local_update: LocalUpdate
     aggregate: Aggregate
+    message: Callable[[Any], Any] = like_params
 
 
 class Algorithm(NamedTuple):
@@ -77,6 +89,7 @@ class Algorithm(NamedTuple):
     deployed: (shared, agent_state) -> the params that the agent would act with.
     personal: agents deploy params of their own instead of common ones.
     pooled: trains in one place that holds all agents' environments; `agent` then has a leading axis N.
+    message: what a round's message looks like, as in `Exchange`.
     """
 
     name: str
@@ -89,6 +102,18 @@ class Algorithm(NamedTuple):
     deployed: Callable[[Any, Any], Params] = lambda shared, agent_state: shared.params
     personal: bool = False
     pooled: bool = False
+    message: Callable[[Any], Any] = like_params
+
+
+def exchanges_of(algorithm: Algorithm) -> list[Exchange]:
+    """Every exchange of `algorithm`: those of the warm-up, those of the prelude, and last the round's own."""
+    return [*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate, algorithm.message)]
+
+
+def with_exchanges(algorithm: Algorithm, exchanges: Sequence[Exchange]) -> Algorithm:
+    """`algorithm` with others in the place of its exchanges, in the order of `exchanges_of`."""
+    first, (*others, own) = len(algorithm.warmup), exchanges
+    return algorithm._replace(**own._asdict(), warmup=tuple(others[:first]), prelude=tuple(others[first:]))
 
 
 def no_weights() -> Weights:

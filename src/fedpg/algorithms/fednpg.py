@@ -79,4 +79,8 @@ def fednpg(problem: Problem, *, local_lr: Any, temperature: Any = 0.0, weighting
         u = trees.scale(1.0 / local_lr, trees.subtract(params, state.shared.params))
         return ServerState(Shared(params)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
-    return Algorithm("fednpg", init, local_update, aggregate)
+    def message(shared: Shared) -> Message:
+        table = shared.params["logits"]
+        return Message(table, table[:, 0] if weighting == "occupancy" else ())
+
+    return Algorithm("fednpg", init, local_update, aggregate, message=message)

@@ -41,4 +41,6 @@ def local_only(problem: Problem, *, local_lr: Any, local_steps: int = 1) -> Algo
     def aggregate(state: ServerState, messages: tuple, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
         return state, RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
-    return Algorithm("local-only", init, local_update, aggregate, deployed=lambda shared, state: state.params, personal=True)
+    return Algorithm(
+        "local-only", init, local_update, aggregate, deployed=lambda shared, state: state.params, personal=True, message=lambda shared: ()
+    )

@@ -145,4 +145,7 @@ def mfpo(
         params = problem.project(trees.add_scaled(state.shared.params, global_lr, moved))
         return ServerState(Shared(params, u, next_fresh(progress), progress)), info._replace(direction_sq=trees.norm_sq(u))
 
-    return Algorithm("mfpo", init, local_update, aggregate)
+    def message(shared: Shared) -> Message:
+        return Message(shared.params, shared.direction, shared.progress)
+
+    return Algorithm("mfpo", init, local_update, aggregate, message=message)

@@ -102,7 +102,10 @@ def _common(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algorit
             shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if sends and ends else server.shared
             return ServerState(shared, Remembering(server.private, seen)), info
 
-        return Exchange(local_update, aggregate)
+        def message(shared: Any) -> Message:
+            return Message(exchange.message(shared), _no_moments(shared.params) if sends else ())
+
+        return Exchange(local_update, aggregate, message)
 
     def server_update(key: jax.Array, state: ServerState, agents: Any) -> tuple[ServerState, LocalInfo]:
         """The server's own work, on the scale that the round has led to. The scale is that of what the agents see."""
@@ -111,13 +114,12 @@ def _common(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algorit
         shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if running else server.shared
         return ServerState(shared, Remembering(server.private, seen)), info
 
-    own = passed_on(Exchange(algorithm.local_update, algorithm.aggregate), running, True)
-    first = (Exchange(look, set_scale), *(passed_on(exchange, False, False) for exchange in algorithm.warmup))
+    own = passed_on(base.exchanges_of(algorithm)[-1], running, True)
+    scale = Exchange(look, set_scale, lambda shared: _no_moments(shared.params))
     return algorithm._replace(
         init=init,
-        local_update=own.local_update,
-        aggregate=own.aggregate,
-        warmup=first,
+        **own._asdict(),
+        warmup=(scale, *(passed_on(exchange, False, False) for exchange in algorithm.warmup)),
         prelude=tuple(passed_on(exchange, running, False) for exchange in algorithm.prelude),
         server_update=None if algorithm.server_update is None else server_update,
     )
@@ -149,6 +151,6 @@ def _personal(algorithm: Algorithm, problem: Problem, *, running: bool) -> Algor
     return algorithm._replace(
         init=init,
         local_update=local_update,
-        warmup=(Exchange(look, keep),),
+        warmup=(Exchange(look, keep, lambda shared: ()),),
         deployed=lambda shared, state: algorithm.deployed(shared, state.inner),
     )

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms.aggregation import Aggregator, mean, real_part
-from fedpg.algorithms.base import Aggregate, Algorithm, Exchange, RoundInfo, ServerState
+from fedpg.algorithms.base import Aggregate, Algorithm, RoundInfo, ServerState, exchanges_of, with_exchanges
 from fedpg.errors import require
 from fedpg.trees import Tree
 
@@ -39,9 +39,5 @@ def robust(algorithm: Algorithm, aggregator: Aggregator) -> Algorithm:
 
         return aggregated
 
-    def exchanges(given: tuple[Exchange, ...]) -> tuple[Exchange, ...]:
-        return tuple(exchange._replace(aggregate=agreed(exchange.aggregate)) for exchange in given)
-
-    return algorithm._replace(
-        aggregate=agreed(algorithm.aggregate), warmup=exchanges(algorithm.warmup), prelude=exchanges(algorithm.prelude)
-    )
+    changed = [exchange._replace(aggregate=agreed(exchange.aggregate)) for exchange in exchanges_of(algorithm)]
+    return with_exchanges(algorithm, changed)
