@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from fedpg.engines.keys import Moment
 from fedpg.engines.participation import EVERYONE, Participation
 from fedpg.engines.round import Scores, SeedState, no_info, participants, scores, start
 from fedpg.engines.selection import selector
-from fedpg.engines.sequence import play, warm_up
+from fedpg.engines.sequence import Local, play, warm_up
 from fedpg.engines.simulator import AgentsOf, make_agents
 from fedpg.envs.host import Host
 from fedpg.problem import Problem
@@ -49,10 +49,11 @@ def called(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
 
-class OneByOne(NamedTuple):
+class OneByOne(Local):
     """Calls for one agent after another; `where` is the seed and the round."""
 
-    where: str
+    def __init__(self, where: str) -> None:
+        self.where = where
 
     def each(self, what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
         results = []

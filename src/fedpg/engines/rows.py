@@ -14,7 +14,7 @@ from fedpg.engines.keys import Moment
 from fedpg.engines.participation import EVERYONE, Participation
 from fedpg.engines.round import Scores, SeedState, participants
 from fedpg.engines.selection import selector
-from fedpg.engines.sequence import play, warm_up
+from fedpg.engines.sequence import Local, play, warm_up
 from fedpg.errors import require
 from fedpg.problem import Problem
 
@@ -62,15 +62,13 @@ class Stages(NamedTuple):
     evaluate: Callable[[Row, SeedState, Any, jax.Array], Scores]
 
 
-class AtOnce:
+class AtOnce(Local):
     """Calls for all agents together."""
 
-    @staticmethod
-    def each(what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
+    def each(self, what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
         return jax.vmap(function)(*args)
 
-    @staticmethod
-    def once(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
 
@@ -82,7 +80,7 @@ def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int
         count = jax.tree.leaves(participants(algorithm, agents))[0].shape[0]
         state = rounds.start(problem, algorithm, root, row.seed, count)
         for number in range(len(algorithm.warmup)):
-            state = warm_up(algorithm, number, Moment(root, row.seed, number), state, agents, AtOnce)
+            state = warm_up(algorithm, number, Moment(root, row.seed, number), state, agents, AtOnce())
         return state
 
     def advance(row: Row, state: SeedState, agents: Any, first: jax.Array, count: jax.Array) -> SeedState:
@@ -90,7 +88,7 @@ def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int
         select = selector(participation, problem, algorithm, agents)
 
         def body(i: jax.Array, state: SeedState) -> SeedState:
-            return play(algorithm, select, Moment(root, row.seed, first + i), state, agents, AtOnce)
+            return play(algorithm, select, Moment(root, row.seed, first + i), state, agents, AtOnce())
 
         return jax.lax.fori_loop(0, count, body, state)
 

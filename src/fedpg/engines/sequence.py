@@ -8,13 +8,13 @@ server_update, where the algorithm has one
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from fedpg import trees
-from fedpg.algorithms.base import Algorithm, Exchange
+from fedpg.algorithms.base import Algorithm, Exchange, LocalUpdate, exchanges_of
 from fedpg.engines import round as rounds
 from fedpg.engines.keys import Moment, Purpose
 from fedpg.engines.participation import Who
@@ -22,14 +22,68 @@ from fedpg.engines.round import SeedState, participants
 from fedpg.engines.selection import Selector
 
 
+class Stage(NamedTuple):
+    """Where in a run an exchange happens.
+
+    Attributes:
+        purpose: WARMUP, PRELUDE, TRAIN or REPORT.
+        number: which of the exchanges of that kind.
+    """
+
+    purpose: Purpose
+    number: int = 0
+
+    def keys(self, moment: Moment, ids: jax.Array) -> jax.Array:
+        """The keys of the agents `ids`, (m,), in this exchange."""
+        keys = moment.keys(ids, self.purpose)
+        return jax.vmap(jax.random.fold_in, (0, None))(keys, self.number) if self.purpose is Purpose.PRELUDE else keys
+
+    def exchange(self, algorithm: Algorithm) -> Exchange:
+        """What agents and server do in it."""
+        if self.purpose is Purpose.TRAIN:
+            return exchanges_of(algorithm)[-1]
+        return (algorithm.warmup if self.purpose is Purpose.WARMUP else algorithm.prelude)[self.number]
+
+
 class Calls(Protocol):
     """How an engine calls an algorithm's functions; `what` names the stage for whoever looks for an error."""
+
+    def exchange(self, stage: Stage, moment: Moment, shared: Any, who: Who, states: Any, members: Any, update: LocalUpdate) -> Any:
+        """What the local updates of the participants return, leading axis m, and whether there was an answer at all, (m,).
+
+        Args:
+            stage, moment: which exchange.
+            shared: what is broadcast.
+            who: the m participants.
+            states, members: their states and environments, leading axis m.
+            update: the agent half.
+        """
+
+    def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
+        """What the candidates `ids`, (c,), report on `params`, and what that cost them, leading axis c."""
+
+    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        """function(*args)."""
+
+
+class Local(Protocol):
+    """The calls of an engine that holds all agents: everybody answers."""
 
     def each(self, what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
         """function(*args) of the agents `ids` (None: all), one by one or at once; args and result have a leading axis."""
 
-    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        """function(*args)."""
+    def exchange(self, stage: Stage, moment: Moment, shared: Any, who: Who, states: Any, members: Any, update: LocalUpdate) -> Any:
+        def one(key: jax.Array, agent_state: Any, agent: Any) -> Any:
+            return update(key, shared, agent_state, agent)
+
+        ids = who.numbers()
+        return self.each("local_update", who.ids, one, stage.keys(moment, ids), states, members), jnp.ones(len(ids), bool)
+
+    def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
+        def one(key: jax.Array, agent: Any) -> Any:
+            return select.report(key, params, agent)
+
+        return self.each("report", ids, one, Stage(Purpose.REPORT).keys(moment, ids), members)
 
 
 def _everyone(members: Any) -> Who:
@@ -37,16 +91,12 @@ def _everyone(members: Any) -> Who:
 
 
 def _exchanged(
-    exchange: Exchange, keys: jax.Array, state: SeedState, who: Who, present: jax.Array, members: Any, call: Calls
+    stage: Stage, algorithm: Algorithm, moment: Moment, state: SeedState, who: Who, present: jax.Array, members: Any, call: Calls
 ) -> tuple[SeedState, jax.Array, jax.Array]:
     """One exchange: the state after it, which participants are still present, (m,), and whether the seed can go on, ()."""
-    shared = state.server.shared
-
-    def update(key: jax.Array, agent_state: Any, agent: Any) -> Any:
-        return exchange.local_update(key, shared, agent_state, agent)
-
-    results = call.each("local_update", who.ids, update, keys, who.gather(state.agents), members)
-    after, present = call.once("aggregate", rounds.settle, state, who, exchange.aggregate, *results, present)
+    update, aggregate, _ = stage.exchange(algorithm)
+    results, answered = call.exchange(stage, moment, state.server.shared, who, who.gather(state.agents), members, update)
+    after, present = call.once("aggregate", rounds.settle, state, who, aggregate, *results, present & answered)
     return after, present, jnp.any(present) & trees.all_finite(after.server)
 
 
@@ -54,8 +104,8 @@ def warm_up(algorithm: Algorithm, number: int, moment: Moment, state: SeedState,
     """Exchange `number` of the warm-up, in which all agents take part."""
     members = participants(algorithm, agents)
     who = _everyone(members)
-    keys, present = moment.keys(who.numbers(), Purpose.WARMUP), jnp.ones(who.count, bool)
-    after, _, sound = _exchanged(algorithm.warmup[number], keys, state, who, present, members, call)
+    stage, present = Stage(Purpose.WARMUP, number), jnp.ones(who.count, bool)
+    after, _, sound = _exchanged(stage, algorithm, moment, state, who, present, members, call)
     return rounds.conclude(state, after, sound, moment.round)
 
 
@@ -65,14 +115,15 @@ def _selected(select: Selector, algorithm: Algorithm, moment: Moment, state: See
     ids = select.drawn(moment, count)
     if select.report is not None:
         params = algorithm.deployed(state.server.shared, trees.take(state.agents, 0))
-
-        def report(key: jax.Array, agent: Any) -> Any:
-            return select.report(key, params, agent)
-
-        reports, infos = call.each("report", ids, report, moment.keys(ids, Purpose.REPORT), trees.take(agents, ids))
+        reports, infos = call.report(moment, select, params, ids, trees.take(agents, ids))
         ids = call.once("selection", select.elected, ids, reports)
         state = rounds.charged(state, infos, jax.vmap(trees.all_finite)((reports, infos)))
     return Who(jnp.sort(ids), count), state
+
+
+def stages_of_a_round(algorithm: Algorithm) -> list[Stage]:
+    """The exchanges of a round, in their order."""
+    return [*(Stage(Purpose.PRELUDE, number) for number in range(len(algorithm.prelude))), Stage(Purpose.TRAIN)]
 
 
 def play(algorithm: Algorithm, select: Selector | None, moment: Moment, state: SeedState, agents: Any, call: Calls) -> SeedState:
@@ -90,13 +141,10 @@ def play(algorithm: Algorithm, select: Selector | None, moment: Moment, state: S
     who, after = _everyone(members), state
     if select is not None:
         who, after = _selected(select, algorithm, moment, state, agents, call)
-    ids, members = who.numbers(), who.gather(members)
-    present, sound = jnp.ones(len(ids), bool), jnp.asarray(True)
-    steps = [(exchange, Purpose.PRELUDE, number) for number, exchange in enumerate(algorithm.prelude)]
-    for exchange, purpose, number in (*steps, (Exchange(algorithm.local_update, algorithm.aggregate), Purpose.TRAIN, None)):
-        keys = moment.keys(ids, purpose)
-        keys = keys if number is None else jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-        after, present, fine = _exchanged(exchange, keys, after, who, present, members, call)
+    members = who.gather(members)
+    present, sound = jnp.ones(len(who.numbers()), bool), jnp.asarray(True)
+    for stage in stages_of_a_round(algorithm):
+        after, present, fine = _exchanged(stage, algorithm, moment, after, who, present, members, call)
         sound &= fine
     if algorithm.server_update is not None:
         server, info = call.once("server_update", algorithm.server_update, moment.key(Purpose.SERVER), after.server, agents)
