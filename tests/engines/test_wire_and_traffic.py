@@ -54,7 +54,7 @@ def test_floats_by_hand(name, up, down, start):
     agents = small.agents_of(jax.random.key(0))
     found = traffic.measure(small.problem, make(name, small.problem), agents)
     unit = 3 * 25
-    assert found == (start * unit, (down if start else 0) * unit, up * unit, down * unit, 0)
+    assert found == (start * unit, (down if start else 0) * unit, up * unit, down * unit, 0, bool(start), 1)
     sent_up, sent_down = found.total(10, np.array([5, 7]))
     assert sent_up.tolist() == [(start + 10 * up) * unit] * 2
     assert sent_down.tolist() == [(10 * down + (down if start else 0)) * unit] * 2

@@ -23,6 +23,7 @@ class Traffic(NamedTuple):
         start_up, start_down: in the warm-up.
         round_up, round_down: in every round.
         step_up: for every environment step; not 0 only where trajectories themselves travel (pooled).
+        start_messages, round_messages: messages that one agent sends in the warm-up, and in every round in which it takes part.
     """
 
     start_up: int
@@ -30,6 +31,12 @@ class Traffic(NamedTuple):
     round_up: int
     round_down: int
     step_up: int
+    start_messages: int = 0
+    round_messages: int = 0
+
+    def messages(self, rounds: int) -> int:
+        """The most messages that an agent has sent after so many rounds."""
+        return self.start_messages + rounds * self.round_messages
 
     def total(self, rounds: int, env_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers sent up and down since round 0, one entry for each of `env_steps`."""
@@ -78,4 +85,6 @@ def measure(
         round_up=chosen * size["up"] + asked * size["report"],
         round_down=chosen * size["down"] + max(asked - chosen, 0) * size["params"],
         step_up=0,
+        start_messages=len(algorithm.warmup),
+        round_messages=len(algorithm.prelude) + 1,
     )

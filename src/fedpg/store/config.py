@@ -95,6 +95,17 @@ class Config:
     (finite MDPs: tables of visits times advantages, far from zero or near to their mean)."""
     candidates: float = 1.0
     """Share of the agents that report before --selection chooses among them; at least --participation."""
+    compression: str = "none"
+    """How the agents' messages are made smaller: none, float16, top-k (the largest entries; the rest follows later)."""
+    keep: float = 0.1
+    """Share of the entries that top-k sends, above 0; only with --compression top-k."""
+    clip: float = 0.0
+    """C: longer messages are cut to this Euclidean norm; 0 is off."""
+    noise: float = 0.0
+    """Standard deviation of the noise that agents add to each entry of a message, in units of --clip; 0 is none. Its privacy is
+    `epsilon` in metrics.jsonl."""
+    privacy_delta: float = 1e-5
+    """delta of that (epsilon, delta)-differential privacy."""
     seeds: int = 1
     """How many independent repetitions, all at once."""
     seed: int = 0

@@ -22,7 +22,7 @@ from fedpg.store import config as configs
 from fedpg.store.config import Config, flag
 from fedpg.store.folder import RunFolder, write_atomically
 from fedpg.training.progress import Progress, Silent
-from fedpg.training.row import Costs, make_row
+from fedpg.training.row import Costs, make_row, privacy_spent
 from fedpg.training.setup import Engine, build, resolve
 
 PACE = 1.0
@@ -152,6 +152,7 @@ class _Loop:
         self.costs.add(state)
         floats = self.engine.traffic.total(self.round, self.costs.env_steps)
         row = make_row(self.round, self.seconds, scores, state, self.costs, floats)
+        row |= privacy_spent(self.config, self.engine.traffic, self.round)
         self.folder.append_row(row)
         self.rows.append(row)
         self.engine.load(state)

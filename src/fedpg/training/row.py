@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedpg.engines.round import HEALTHY, Scores, SeedState
+from fedpg.engines.traffic import Traffic
+from fedpg.store.config import Config
+from fedpg.theory import privacy
 
 
 def short(value: Any) -> float | None:
@@ -75,6 +78,13 @@ def make_row(
     row["refused_messages"] = int(costs.refused.sum())
     row["failed_seeds"] = {str(seed): int(state.failed[seed]) for seed in np.flatnonzero(~healthy)}
     return row
+
+
+def privacy_spent(config: Config, traffic: Traffic, rounds: int) -> dict[str, Any]:
+    """What the messages of an agent that missed no round have given away: an upper bound for the others. Nothing without noise."""
+    if config.noise == 0:
+        return {}
+    return {"epsilon": privacy.epsilon(config.noise, traffic.messages(rounds), config.privacy_delta)}
 
 
 def known(function: Callable[[np.ndarray], Any], values: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from fedpg import policies
-from fedpg.algorithms import ALGORITHMS, Algorithm, aggregation, attacks, observations
+from fedpg.algorithms import ALGORITHMS, Algorithm, aggregation, attacks, compression, observations, privacy
 from fedpg.algorithms.pooled import pool
 from fedpg.algorithms.robust import robust
 from fedpg.engines.debug import Debug
@@ -124,6 +124,11 @@ def _check_numbers(config: Config) -> None:
     choose("attack", config.attack, ("none", *attacks.NAMES))
     attacks.attacker_count(config.attackers, config.agents)
     participation_of(config)
+    compression.check(config.compression, config.keep)
+    privacy.check(config.clip, config.noise)
+    require(0.0 < config.privacy_delta < 1.0, f"privacy-delta must be between 0 and 1, not {config.privacy_delta}")
+    silent = config.noise == 0 or config.selection == "random"
+    require(silent, f"selection {config.selection} asks agents for reports, which noise does not protect: use --selection random")
 
 
 def participation_of(config: Config) -> Participation:
@@ -168,6 +173,8 @@ def plan(config: Config) -> Plan:
     scale = config.normalise_observations
     if scale == "auto":
         scale = "running" if isinstance(environment.observation_space, Box) else "off"
+    hint = "give --normalise-observations off, or leave out --clip and --noise"
+    require(scale == "off" or config.clip == 0, f"the moments of observations would travel as they are: {hint}")
     problem = policy_gradient(
         environment,
         policies.make(config.policy, environment, normalised=scale != "off"),
@@ -192,7 +199,8 @@ def plan(config: Config) -> Plan:
         algorithm = robust(algorithm, aggregation.make(config.aggregation, config.trim))
         algorithm = attacks.attacked(algorithm, config.attack, attackers)
         seen_by = pool(problem, config.agents) if algorithm.pooled else problem
-        return observations.normalise(algorithm, seen_by, scale)
+        algorithm = privacy.private(observations.normalise(algorithm, seen_by, scale), config.clip, config.noise)
+        return compression.compressed(algorithm, config.compression, config.keep)
 
     host = environment.host if isinstance(environment, HostEnvironment) else None
     more = {"prepare": world.prepare, "host": host, "root": config.seed, "seeds": config.seeds, "participation": participation_of(config)}
