@@ -83,7 +83,7 @@ def on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -
             sent = jnp.where(jnp.arange(len(rows))[:, None] < attackers, false, rows)
             return exchange.aggregate(state, put(jax.vmap(message)(sent)), weights)
 
-        return Exchange(local_update, aggregate, lambda shared: Message(exchange.message(shared), jax.ShapeDtypeStruct((2,), jnp.uint32)))
+        return Exchange(local_update, aggregate, lambda shared: Message(exchange.message(shared), jnp.zeros(2, jnp.uint32)))
 
     return with_exchanges(algorithm, [tampered(exchange) for exchange in exchanges_of(algorithm)])
 

@@ -60,8 +60,8 @@ class Aggregate(Protocol):
 
 
 def like_params(shared: Any) -> Params:
-    """The message of most algorithms: one number for each param."""
-    return shared.params
+    """What the servers of most algorithms expect: a number for each param, and they cannot tell which."""
+    return trees.zeros_like(shared.params)
 
 
 class Exchange(NamedTuple):
@@ -69,8 +69,8 @@ class Exchange(NamedTuple):
 
     Attributes:
         local_update, aggregate: the two halves.
-        message: shared -> anything with the structure, shapes and types of one message. So a server knows what it will be sent
-            before it has met an agent, and an agent can keep something of that shape.
+        message: shared -> the message that the server expects, before there is any: its structure, shapes and types, and, where
+            the message follows in part from `shared`, that part; else 0. Who shortens messages shortens what goes beyond it.
     """
 
     local_update: LocalUpdate
@@ -89,7 +89,7 @@ class Algorithm(NamedTuple):
     deployed: (shared, agent_state) -> the params that the agent would act with.
     personal: agents deploy params of their own instead of common ones.
     pooled: trains in one place that holds all agents' environments; `agent` then has a leading axis N.
-    message: what a round's message looks like, as in `Exchange`.
+    message: what the server expects of a round, as in `Exchange`.
     """
 
     name: str

@@ -1,13 +1,13 @@
 """Compression of the upload, around any algorithm, with error feedback.
 
-    agent    x = m + e;    sends C(x);    keeps e' = x - C(x)        m: its message, e: what it still owes, 0 at first
-    server   the algorithm's own aggregate, of the C(x_i)
+    agent    x = m - m0 + e;    sends C(x);    keeps e' = x - C(x)       m: its message, e: what it still owes, 0 at first
+    server   the algorithm's own aggregate, of the m0 + C(x_i)           m0: what it expects (`Exchange.message`), for most 0
 
     none     C(x) = x, which is the algorithm itself
     float16  two bytes for each entry of x, see `fedpg.algorithms.packing`
     top-k    of all d entries of x the ceil(keep d) largest in magnitude
 
-Over the rounds sum_r C(x_r) = sum_r m_r - e_R: nothing is lost, it only comes later. Each exchange of a round has a residual e of
+Over the rounds sum_r m0_r + C(x_r) = sum_r m_r - e_R: nothing is lost, it only comes later. Each exchange of a round has a residual e of
 its own. The warm-up is not compressed: its messages are sent once, and what was left out would never follow. Leaves that are not
 real numbers, and the moments of observations, which are merged and not added, travel as they are.
 
@@ -88,16 +88,21 @@ def compressed(algorithm: Algorithm, kind: str, keep: float = KEEP) -> Algorithm
     def fed_back(number: int, exchange: Exchange) -> Exchange:
         def local_update(key: jax.Array, shared: Any, state: AgentState, agent: Any) -> tuple[Any, AgentState, LocalInfo]:
             message, inner, info = exchange.local_update(key, shared, state.inner, agent)
-            real, put = additive_part(message)
-            owed = [m + e for m, e in zip(real, state.residual[number], strict=True)]
+            (real, put), (known, _) = additive_part(message), additive_part(exchange.message(shared))
+            owed = [m - m0 + e for m, m0, e in zip(real, known, state.residual[number], strict=True)]
             packed = pack(put(owed))
             left = trees.subtract(owed, additive_part(unpack(packed, message))[0])
             residual = (*state.residual[:number], left, *state.residual[number + 1 :])
             return packed, AgentState(inner, residual), info
 
         def aggregate(state: ServerState, messages: Any, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-            like = exchange.message(state.shared)
-            return exchange.aggregate(state, jax.vmap(lambda packed: unpack(packed, like))(messages), weights)
+            expected = exchange.message(state.shared)
+
+            def read(packed: Half | Sparse) -> Tree:
+                (real, put), (known, _) = additive_part(unpack(packed, expected)), additive_part(expected)
+                return put([m0 + x for m0, x in zip(known, real, strict=True)])
+
+            return exchange.aggregate(state, jax.vmap(read)(messages), weights)
 
         return Exchange(local_update, aggregate, lambda shared: jax.eval_shape(pack, exchange.message(shared)))
 

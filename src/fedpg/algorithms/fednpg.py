@@ -80,7 +80,7 @@ def fednpg(problem: Problem, *, local_lr: Any, temperature: Any = 0.0, weighting
         return ServerState(Shared(params)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
     def message(shared: Shared) -> Message:
-        table = shared.params["logits"]
+        table = jnp.zeros_like(shared.params["logits"])
         return Message(table, table[:, 0] if weighting == "occupancy" else ())
 
     return Algorithm("fednpg", init, local_update, aggregate, message=message)

@@ -146,6 +146,6 @@ def mfpo(
         return ServerState(Shared(params, u, next_fresh(progress), progress)), info._replace(direction_sq=trees.norm_sq(u))
 
     def message(shared: Shared) -> Message:
-        return Message(shared.params, shared.direction, shared.progress)
+        return Message(base.like_params(shared), base.like_params(shared), jnp.zeros_like(shared.progress))
 
     return Algorithm("mfpo", init, local_update, aggregate, message=message)

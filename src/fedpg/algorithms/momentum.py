@@ -63,4 +63,8 @@ def momentum(
         return ServerState(Shared(params, state.shared.params if anchored else (), u)), info
 
     warmup = base.initial_direction(problem, 0 if base.is_one(beta) else u0_batches, lambda shared, u: shared._replace(direction=u))
-    return Algorithm(name, init, local_update, aggregate, warmup)
+
+    def message(shared: Shared) -> Params:
+        return trees.scale(local_lr * local_steps * (1.0 - beta), shared.direction)
+
+    return Algorithm(name, init, local_update, aggregate, warmup, message=message)

@@ -122,4 +122,6 @@ def nharpg(
         return ServerState(Shared(params, shared.params, d, shared.round + 1.0)), info
 
     warmup = base.initial_direction(problem, u0_batches, lambda shared, d: shared._replace(direction=d))
-    return Algorithm("nharpg", init, local_update, aggregate, warmup, message=lambda shared: Message(shared.direction, shared.round))
+    return Algorithm(
+        "nharpg", init, local_update, aggregate, warmup, message=lambda shared: Message(base.like_params(shared), 0.0 * shared.round)
+    )

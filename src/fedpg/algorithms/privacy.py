@@ -1,10 +1,11 @@
 """Differential privacy of every agent towards the server and everybody else, around any algorithm.
 
-    agent    sends  m min(1, C/|m|) + sigma xi,    xi ~ N(0, I),   sigma = noise C          m: its whole message, C = `clip`
+    agent    x = m - m0;    sends m0 + x min(1, C/|x|) + sigma xi,    xi ~ N(0, I),    sigma = noise C,    C = `clip`
 
-in every exchange, also those before round 0. |m| is the Euclidean norm of all real leaves as one vector. Whatever the agent's
-data are, what it sends without the noise lies in a ball of radius C: other data move it by at most 2C. What T such messages give
-away together is in `fedpg.theory.privacy`. All that happens afterwards (compression, aggregation) works on noised messages only.
+in every exchange, also those before round 0. m is its whole message, all real leaves as one vector, and m0 what the server expects
+of it (`Exchange.message`; for most algorithms 0), which follows from what was broadcast. Whatever the agent's data are, what it
+sends without the noise lies in a ball of radius C around m0: other data move it by at most 2C. What T such messages give away
+together is in `fedpg.theory.privacy`. All that comes later (compression, aggregation) works on noised messages only.
 
 The noise must not come from the round's keys, which the server can compute. An agent has dice of its own:
 
@@ -23,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpg import trees
 from fedpg.algorithms import attacks
 from fedpg.algorithms.aggregation import real_part
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, ServerState, exchanges_of, with_exchanges
@@ -88,10 +90,10 @@ def shortened(leaves: list[jax.Array], clip: Any) -> list[jax.Array]:
     return [jnp.where(long, x * (clip / length), leaf) + 0.0 * length for leaf, x in zip(leaves, scaled, strict=True)]
 
 
-def protected(message: Tree, key: jax.Array, clip: Any, noise: Any) -> Tree:
-    """What is sent in place of `message`."""
-    real, put = real_part(message)
-    short = shortened(real, clip)
+def protected(message: Tree, expected: Tree, key: jax.Array, clip: Any, noise: Any) -> Tree:
+    """What is sent in place of `message`, of which the server knows `expected` beforehand."""
+    (real, put), (known, _) = real_part(message), real_part(expected)
+    short = [m0 + x for m0, x in zip(known, shortened(trees.subtract(real, known), clip), strict=True)]
     if isinstance(noise, (int, float)) and noise == 0:
         return put(short)
     keys = jax.random.split(key, len(short))
@@ -110,11 +112,11 @@ def _check_leaves(name: str, message: Tree) -> None:
 
 
 def private(algorithm: Algorithm, clip: Any, noise: Any = 0.0) -> Algorithm:
-    """`algorithm` whose agents send no message longer than `clip`, plus noise; with clip = 0, itself.
+    """`algorithm` whose agents' messages are clipped and noised; with clip = 0, itself.
 
     Args:
         algorithm: whose messages.
-        clip: C, the longest message, in the units of the message; 0 is off.
+        clip: C, how far a message may go from what the server expects, in the units of the message; 0 is off.
         noise: sigma / C, the standard deviation of the noise on each entry in units of C; 0 only clips.
     """
     check(clip, noise)
@@ -131,7 +133,7 @@ def private(algorithm: Algorithm, clip: Any, noise: Any = 0.0) -> Algorithm:
             message, inner, info = exchange.local_update(key, shared, state.inner, agent)
             _check_leaves(algorithm.name, message)
             used, dice = rolled(state.dice, key)
-            return protected(message, used, clip, noise), AgentState(inner, dice), info
+            return protected(message, exchange.message(shared), used, clip, noise), AgentState(inner, dice), info
 
         return exchange._replace(local_update=local_update)
 

@@ -170,4 +170,8 @@ def stabilised(
         params = problem.project(trees.add_scaled(state.shared.params, longer * global_lr, u))
         return ServerState(Shared(params, u)), info._replace(direction_sq=trees.norm_sq(u))
 
-    return Algorithm(name, init, local_update, aggregate)
+    def message(shared: Shared) -> Params:
+        # kappa > 1 in the server corrects for exactly this part: it must not arrive late, or shortened
+        return trees.scale(local_lr * local_steps * (1.0 - lean(shared)), shared.direction)
+
+    return Algorithm(name, init, local_update, aggregate, message=message)
