@@ -1,10 +1,11 @@
-"""Writes the tables of docs/reproduction.md from the outcomes in docs/data/reproduction, and draws its pictures.
+"""Writes the tables of docs/reproduction.md and docs/robustness.md from the outcomes in docs/data/reproduction, and draws the pictures.
 
 python benchmarks/write_reproduction.py            after `fedpg reproduce all --scale full --out docs/data/reproduction`
 python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the outcomes say
 
 In the document a table stands between `<!-- NAME: WORDS -->` and `<!-- end -->`: the rows of outcome NAME in which WORDS
-occur (with `&` between them: all of several). `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa.
+occur (with `&` between them: all of several). `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa,
+`<!-- attacks: under WHERE -->` a grid of methods and attacks.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import re
 import sys
 from pathlib import Path
 
+from fedpg.experiments.attacks import ENOUGH
 from fedpg.experiments.outcome import Outcome, Row, load
 from fedpg.report.figures import panels
 
 DOCS = Path(__file__).parents[1] / "docs"
+DOCUMENTS = ("reproduction.md", "robustness.md")
 DATA = DOCS / "data" / "reproduction"
 TABLE = re.compile(r"<!-- ([a-z0-9-]+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 CELL = re.compile(r"(.*), kappa ([\d.]+), beta ([\d.]+)")
+ATTACKED = re.compile(r"(h = [\d.]+), (.+): ([a-z-]+)")
 
 
 def number(value: float) -> str:
@@ -51,11 +55,26 @@ def grid(rows: list[Row], label: str) -> list[str]:
     return out + [f"| {beta} | " + " | ".join(cells[beta, kappa] for kappa in kappas) + " |" for beta in betas]
 
 
+def under(rows: list[Row], where: str) -> list[str]:
+    """Returns of every method under every attack, with half of their intervals; bold below 90 % of the clean return."""
+    cells = {match.group(2, 3): row for row in rows if (match := ATTACKED.fullmatch(row.what)) and match[1] == where}
+    methods, attacks = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
+
+    def cell(method: str, attack: str) -> str:
+        row, clean = cells[method, attack], cells["fedpg-br" if method == "fedpg-br" else "pavg, mean", "none"]
+        text = f"{row.ours:.1f} ± {(row.high - row.low) / 2:.1f}"
+        return f"**{text}**" if row.ours < ENOUGH * clean.ours else text
+
+    out = ["| | " + " | ".join(attacks) + " |", "|---|" + "---|" * len(attacks)]
+    return out + [f"| {method} | " + " | ".join(cell(method, attack) for attack in attacks) + " |" for method in methods]
+
+
 def table(outcomes: dict[str, Outcome], name: str, words: str) -> str:
     rows = outcomes[name].rows
     kind, _, label = words.partition(" ")
+    grids = {"grid": grid, "under": under}
     matching = [row for row in rows if all(part in row.what for part in words.split(" & "))]
-    found = grid(rows, label) if kind == "grid" else lines(matching)
+    found = grids[kind](rows, label) if kind in grids else lines(matching)
     return "\n".join([f"<!-- {name}: {words} -->", "", *found, "", "<!-- end -->"])
 
 
@@ -66,12 +85,12 @@ def written(text: str, outcomes: dict[str, Outcome]) -> str:
 
 def main() -> int:
     outcomes = {path.stem: load(path) for path in sorted(DATA.glob("*.json"))}
-    document = DOCS / "reproduction.md"
-    before = document.read_text()
-    after = written(before, outcomes)
+    before = {DOCS / name: (DOCS / name).read_text() for name in DOCUMENTS}
+    after = {path: written(text, outcomes) for path, text in before.items()}
     if "--check" in sys.argv[1:]:
         return int(before != after)
-    document.write_text(after)
+    for path, text in after.items():
+        path.write_text(text)
     for name, outcome in outcomes.items():
         if outcome.panels:
             panels(outcome.panels, DOCS / "images" / f"{name}.png", title=outcome.title)

@@ -1,4 +1,4 @@
-"""The reproduction article shows what the saved outcomes say."""
+"""The pages show what the saved outcomes say."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ WRITER = runpy.run_path(str(ROOT / "benchmarks" / "write_reproduction.py"))
 OUTCOMES = {path.stem: load(path) for path in sorted((ROOT / "docs" / "data" / "reproduction").glob("*.json"))}
 
 
-def test_every_table_is_what_the_outcomes_say():
-    text = (ROOT / "docs" / "reproduction.md").read_text()
+@pytest.mark.parametrize("page", WRITER["DOCUMENTS"])
+def test_every_table_is_what_the_outcomes_say(page):
+    text = (ROOT / "docs" / page).read_text()
     assert WRITER["TABLE"].search(text)
     assert WRITER["written"](text, OUTCOMES) == text, "run python benchmarks/write_reproduction.py"
 
@@ -44,3 +45,18 @@ def test_table_2_is_a_grid_with_distances_in_published_errors():
         Row(f"heavy ball, kappa {k}, beta {b}", 7.9, 7.8, 8.0, 9, published=8.0, published_error=0.05) for k in (0, 1) for b in (0.1, 1)
     ]
     assert WRITER["grid"](rows, "heavy ball")[2] == "| 0.1 | 7.900 (2.0) | 7.900 (2.0) |"
+
+
+def test_attacks_are_a_grid_with_what_is_lost_in_bold():
+    names = ("pavg, mean: none", "pavg, mean: zero", "fedpg-br: none", "fedpg-br: zero")
+    rows = [Row(f"h = 2, {name}", ours, ours - 1.0, ours + 1.0, 9) for name, ours in zip(names, (100.0, 89.0, 80.0, 79.0), strict=True)]
+    rows += [
+        Row("h = 1, pavg, mean: none", 5.0, 5.0, 5.0, 9),
+        Row("h = 2, fedpg-br: share left under its worst attack, zero", 0.9, 0.9, 0.9, 9),
+    ]
+    assert WRITER["under"](rows, "h = 2") == [
+        "| | none | zero |",
+        "|---|---|---|",
+        "| pavg, mean | 100.0 ± 1.0 | **89.0 ± 1.0** |",
+        "| fedpg-br | 80.0 ± 1.0 | 79.0 ± 1.0 |",
+    ]
