@@ -62,13 +62,15 @@ class OneByOne(Local):
                 results.append(function(*trees.take(args, i)))
         return trees.stack(results)
 
-    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+    def once(self, what: str, function: Callable[..., Any], *args: Any, **constants: Any) -> Any:
         with stage(f"{self.where}, {what}"):
-            return function(*args)
+            return function(*args, **constants)
 
 
 class Debug:
     """Runs one algorithm seed by seed, agent by agent. The arguments are those of `Simulator`, less `chunk` and `settings`."""
+
+    save_every, withheld = 60.0, False
 
     def __init__(
         self,

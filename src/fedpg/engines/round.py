@@ -85,22 +85,31 @@ def start(problem: Problem, algorithm: Algorithm, root: Any, seed: Any, count: i
 
 
 def settle(
-    state: SeedState, who: Who, aggregate: Aggregate, messages: Any, agents: Any, infos: LocalInfo, present: jax.Array
+    state: SeedState,
+    ids: jax.Array | None,
+    messages: Any,
+    agents: Any,
+    infos: LocalInfo,
+    present: jax.Array,
+    *,
+    count: int,
+    aggregate: Aggregate,
 ) -> tuple[SeedState, jax.Array]:
     """Ends an exchange: refuses messages that are not finite and aggregates the rest.
 
     Args:
         state: before the exchange.
-        who: the m participants among the N agents; the others have weight 0, and stay as they are.
-        aggregate: the server half.
+        ids: the m participants among the N agents, (m,), None for everyone; the others have weight 0, and stay as they are.
         messages, agents, infos: what the participants' local updates returned, leading axis m.
         present: whether nothing of a participant was refused in this round so far, (m,). Whoever was is out until its end:
             weight 0, its state as it was, no cost.
+        count: N.
+        aggregate: the server half.
 
     Returns:
         The state after it, and who is still present, (m,).
     """
-    finite = present & jax.vmap(trees.all_finite)((messages, agents))
+    who, finite = Who(ids, count), present & jax.vmap(trees.all_finite)((messages, agents))
     server, latest = aggregate(state.server, who.spread(messages), who.spread(finite.astype(float)))
     kept = jax.vmap(trees.select)(finite, agents, who.gather(state.agents))
     after = charged(state, jax.vmap(trees.select)(present, infos, trees.zeros_like(infos)), finite)._replace(

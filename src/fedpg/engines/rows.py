@@ -68,8 +68,8 @@ class AtOnce(Local):
     def each(self, what: str, ids: jax.Array | None, function: Callable[..., Any], *args: Any) -> Any:
         return jax.vmap(function)(*args)
 
-    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        return function(*args)
+    def once(self, what: str, function: Callable[..., Any], *args: Any, **constants: Any) -> Any:
+        return function(*args, **constants)
 
 
 def stages(problem: Problem, algorithm_of: Callable[[Any], Algorithm], root: int, participation: Participation = EVERYONE) -> Stages:

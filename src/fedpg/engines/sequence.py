@@ -62,8 +62,8 @@ class Calls(Protocol):
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
         """What the candidates `ids`, (c,), report on `params`, and what that cost them, leading axis c."""
 
-    def once(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        """function(*args)."""
+    def once(self, what: str, function: Callable[..., Any], *args: Any, **constants: Any) -> Any:
+        """function(*args, **constants); the constants are the same whenever this is called, and never traced."""
 
 
 class Local(Protocol):
@@ -96,7 +96,8 @@ def _exchanged(
     """One exchange: the state after it, which participants are still present, (m,), and whether the seed can go on, ()."""
     update, aggregate, _ = stage.exchange(algorithm)
     results, answered = call.exchange(stage, moment, state.server.shared, who, who.gather(state.agents), members, update)
-    after, present = call.once("aggregate", rounds.settle, state, who, aggregate, *results, present & answered)
+    heard = present & answered
+    after, present = call.once("aggregate", rounds.settle, state, who.ids, *results, heard, count=who.count, aggregate=aggregate)
     return after, present, jnp.any(present) & trees.all_finite(after.server)
 
 

@@ -86,6 +86,8 @@ class Simulator:
         log: what went wrong in the environments of a host, by seed and agent.
     """
 
+    save_every, withheld = 60.0, False
+
     def __init__(
         self,
         problem: Problem,

@@ -1,4 +1,4 @@
-"""Pytrees as named arrays, and back: what a checkpoint holds and what a message would be on the wire."""
+"""Pytrees as named arrays, and back: what a checkpoint holds and what crosses the wire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from fedpg.trees import Tree
 def flatten(tree: Tree) -> dict[str, np.ndarray]:
     """Every leaf under its path, as in `server.shared.params['logits']`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path).lstrip("."): np.ascontiguousarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf, order="C") for path, leaf in leaves}
+
+
+def shapes(tree: Tree) -> dict[str, jax.ShapeDtypeStruct]:
+    """The type and shape of every leaf under its path; leaves may be arrays or shapes."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path).lstrip("."): jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for path, leaf in leaves}
 
 
 def unflatten(template: Tree, arrays: dict[str, np.ndarray]) -> Tree:

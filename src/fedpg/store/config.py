@@ -152,14 +152,21 @@ def check_value(name: str, value: Any) -> Any:
 def read(path: Path) -> dict[str, Any]:
     """The fields that a TOML file sets."""
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        return parse(path.read_bytes().decode(), str(path))
     except FileNotFoundError:
         raise UserError(f"no configuration file at {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse(text: str, where: str) -> dict[str, Any]:
+    """The fields that a text in TOML sets; `where` names it in an error."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{where} is not valid TOML: {error}") from None
     names = [flag(field.name) for field in dataclasses.fields(Config)]
-    fields = {choose(f"key in {path}", flag(key), names).replace("-", "_"): value for key, value in table.items()}
+    fields = {choose(f"key in {where}", flag(key), names).replace("-", "_"): value for key, value in table.items()}
     return {field: check_value(field, value) for field, value in fields.items()}
 
 

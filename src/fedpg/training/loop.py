@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +27,6 @@ from fedpg.training.setup import Engine, build, resolve
 
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is heard."""
-SAVE_EVERY = 60.0
-"""Seconds between checkpoints when evaluations are further apart than that."""
 
 
 class Run(NamedTuple):
@@ -47,7 +45,14 @@ class Run(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def train(config: Config, out: Path | str, *, resume: bool = False, progress: Progress | None = None) -> Run:
+def train(
+    config: Config,
+    out: Path | str,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    make_engine: Callable[[Config], Engine] = build,
+) -> Run:
     """Trains one policy for all agents of `config` and writes a run folder.
 
     Args:
@@ -55,6 +60,7 @@ def train(config: Config, out: Path | str, *, resume: bool = False, progress: Pr
         out: the run folder; must be empty or absent unless `resume`.
         resume: go on from the folder's checkpoint, bit for bit.
         progress: where to report; silent by default.
+        make_engine: what runs a complete configuration.
     """
     folder = RunFolder(Path(out))
     asked, config = config, resolve(config)
@@ -67,7 +73,7 @@ def train(config: Config, out: Path | str, *, resume: bool = False, progress: Pr
         folder.require_empty()
     # GPUs round matrix products to TF32 unless told otherwise; results must not depend on that.
     with jax.default_matmul_precision("highest"):
-        loop = _Loop(config, folder, progress or Silent())
+        loop = _Loop(make_engine(config), config, folder, progress or Silent())
         with folder.lock():
             return loop.run(resume)
 
@@ -82,9 +88,8 @@ def check_same(wanted: Config, stored: Config) -> Config:
 
 
 class _Loop:
-    def __init__(self, config: Config, folder: RunFolder, progress: Progress) -> None:
-        self.config, self.folder, self.progress = config, folder, progress
-        self.engine: Engine = build(config)
+    def __init__(self, engine: Engine, config: Config, folder: RunFolder, progress: Progress) -> None:
+        self.engine, self.config, self.folder, self.progress = engine, config, folder, progress
         self.round, self.seconds, self.saved = 0, 0.0, 0.0
         self.costs = Costs(config.seeds)
         self.rows: list[dict[str, Any]] = []
@@ -137,7 +142,7 @@ class _Loop:
                 self._stop_if_all_failed()
             if self.round == boundary:
                 self._evaluate()
-            if self.round == boundary or time.monotonic() - self.saved > SAVE_EVERY or stop.is_set():
+            if self.round == boundary or time.monotonic() - self.saved > self.engine.save_every or stop.is_set():
                 self._save()
 
     def _evaluate(self) -> None:
@@ -146,7 +151,7 @@ class _Loop:
         # Rewards that are not numbers show here even if no message carried them.
         broken = (state.failed == HEALTHY) & ~np.isfinite(scores.total_return).any(1)
         if self.engine.log.live:
-            self._require_someone(not broken.all())
+            self._require_someone(self.engine.withheld or not broken.all())
             broken[:] = False  # environments in Python may work again in the next round
         state = state._replace(failed=np.where(broken, self.round, state.failed).astype(state.failed.dtype))
         self.costs.add(state)
@@ -181,7 +186,8 @@ class _Loop:
     def _record_events(self) -> None:
         for event in self.engine.log.take():
             self.folder.append_event(event)
-            self.last_event = f"seed {event['seed']}, agent {event['agent']}: {event['what']}"
+            whose = "" if event["agent"] is None else f"seed {event['seed']}, agent {event['agent']}: "
+            self.last_event = f"{whose}{event['what']}"
             self.progress.happened(event)
 
     def _save(self) -> None:

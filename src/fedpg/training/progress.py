@@ -87,10 +87,9 @@ class Bar:
         kind = (event["agent"], event["what"])
         if kind not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(kind)
-            self._console.print(
-                f"round {event['round']}, {event['during']}: agent {event['agent']} left out: {event['what']} (events.jsonl has all)",
-                highlight=False, soft_wrap=True, markup=False,
-            )  # fmt: skip
+            whose = "" if event["agent"] is None else f"agent {event['agent']} left out: "
+            line = f"round {event['round']}, {event['during']}: {whose}{event['what']} (events.jsonl has all)"
+            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def _result(self) -> str:
         if self._row is None or self._row["return"] is None:

@@ -32,13 +32,23 @@ from fedpg.store.config import Config, flag, parse_options
 from fedpg.training.options import resolve_options
 
 ENGINES = {"simulator": Simulator, "debug": Debug}
+BETWEEN_MACHINES = "flower"
+"""The engine that `fedpg serve` runs."""
 OWN_U0 = ("fedsvrpg-m", "fedhapg-m", "nharpg")
 """Algorithms that start from an initial direction, as the theorem of the first two prescribes."""
 
 
 class Engine(Protocol):
-    """What the training loop asks of an engine."""
+    """What the training loop asks of an engine.
 
+    Attributes:
+        seeds, constants, traffic, log: as of the simulator.
+        save_every: seconds between checkpoints when evaluations are further apart than that.
+        withheld: whether agents keep to themselves how good the params are.
+    """
+
+    save_every: float
+    withheld: bool
     seeds: int
     constants: Any
     traffic: Traffic
@@ -78,7 +88,7 @@ def resolve(config: Config) -> Config:
     """Checks a configuration and fills in every value that was left out; the result reruns exactly the same run."""
     worlds.check_name(config.env)
     choose("algorithm", config.algorithm, ALGORITHMS)
-    choose("engine", config.engine, ENGINES)
+    choose("engine", config.engine, (*ENGINES, BETWEEN_MACHINES))
     for name in ("agents", "seeds", "eval_every", "eval_episodes"):
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0 <= config.seed < 2**31, f"seed must be from 0 to 2147483647, not {config.seed}")
@@ -209,6 +219,7 @@ def plan(config: Config) -> Plan:
 
 def build(config: Config) -> Engine:
     """The engine of a resolved configuration."""
+    require(config.engine in ENGINES, f"the engine {config.engine} runs between machines: use fedpg serve, or --engine simulator")
     asked = plan(config)
     try:
         return ENGINES[config.engine](asked.problem, asked.algorithm_of({}), asked.agents_of, **asked.more)

@@ -1,0 +1,218 @@
+"""The engine of a real federation: the server half here, every agent behind a link, on a machine of its own.
+
+The order of a round, the keys, refusals and checkpoints are those of the other engines (`fedpg.engines.sequence`). Where those hold
+an agent's state, this one holds the number of a state that the agent holds (`fedpg.engines.tasks`).
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpg import trees
+from fedpg.algorithms.base import Algorithm, LocalUpdate
+from fedpg.engines import tasks, traffic
+from fedpg.engines.asking import Asking, Heard
+from fedpg.engines.keys import Moment, Purpose
+from fedpg.engines.participation import EVERYONE, Participation, Who
+from fedpg.engines.round import HEALTHY, Scores, SeedState, no_info, start
+from fedpg.engines.selection import Selector, selector
+from fedpg.engines.sequence import Stage, play, stages_of_a_round, warm_up
+from fedpg.engines.simulator import COMPILER_OPTIONS
+from fedpg.errors import require
+from fedpg.problem import Problem
+
+TRIES = 3
+"""How often a round in which every message was refused is tried again before the run stops."""
+
+
+class Report(NamedTuple):
+    """What a candidate sends: `report`, () or (S, A), and what it cost."""
+
+    report: Any
+    info: Any
+
+
+class Update(NamedTuple):
+    """What a participant sends: the algorithm's message, and what it cost."""
+
+    message: Any
+    info: Any
+
+
+class Grade(NamedTuple):
+    """What an agent sends when it is asked how good the params are for it, two numbers."""
+
+    total_return: jax.Array
+    objective: jax.Array
+
+
+class Fewest(NamedTuple):
+    """The fewest answers to an exchange of this round, and the fewest that could be used."""
+
+    answers: int
+    usable: int
+
+
+class Remote:
+    """Runs one algorithm with agents that are asked through a link. One seed.
+
+    Args:
+        problem: what is learned; only its shapes are used here, unless the algorithm's server has an environment of its own.
+        algorithm: how.
+        agents: the server's own idea of the agents, leading axis N; used only by servers with an environment of their own.
+        asking: sends tasks and reads answers.
+        root: the run's `--seed`.
+        quorum: the fewest messages that make a round.
+        participation: how many agents take part in a round, and which.
+        withheld: whether agents keep their scores and costs to themselves.
+
+    Attributes are those of the other engines.
+    """
+
+    seeds = 1
+    save_every = 0.0
+    constants: Any = ()
+
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        agents: Any,
+        asking: Asking,
+        *,
+        root: int = 0,
+        quorum: int = 1,
+        participation: Participation = EVERYONE,
+        withheld: bool = False,
+    ) -> None:
+        require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
+        self._problem, self._algorithm, self._own, self._asking = problem, algorithm, agents, asking
+        self._root, self._quorum, self.withheld, self.log = root, quorum, withheld, asking
+        self.count = jax.tree.leaves(agents)[0].shape[0]
+        self._select = selector(participation, problem, algorithm, agents)
+        self.traffic = traffic.measure(problem, algorithm, agents, participation)
+        self._stages = stages_of_a_round(algorithm)
+        self._keep = np.full(self.count, tasks.BEGINNING)
+        self._fewest = Fewest(0, 0)
+        self._programs: dict[Any, Callable[..., Any]] = {}
+        self._state: SeedState | None = None
+
+    def agents(self) -> Any:
+        """Nothing is known of the agents' environments."""
+        return ()
+
+    def template(self) -> SeedState:
+        """The shapes of `state()`."""
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), jax.eval_shape(self._begin))
+
+    def _begin(self) -> SeedState:
+        state = start(self._problem, self._algorithm, self._root, 0, self.count)
+        return state._replace(agents=jnp.full(self.count, tasks.BEGINNING))
+
+    def start(self) -> None:
+        """Round 0, with the warm-up."""
+        self._state = jax.jit(self._begin)()
+        for number in range(len(self._algorithm.warmup)):
+            moment = Moment(self._root, 0, number)
+            self._repeat(0, "warm-up", lambda n=number, m=moment: warm_up(self._algorithm, n, m, self._state, self._own, self))
+
+    def advance(self, first: int, count: int) -> None:
+        """Runs rounds first .. first+count-1."""
+        for round in range(first, first + count):
+            moment = Moment(self._root, 0, round)
+            self._repeat(round, "training", lambda m=moment: play(self._algorithm, self._select, m, self._state, self._own, self))
+
+    def _repeat(self, round: int, during: str, once: Callable[[], SeedState]) -> None:
+        """Does `once` until enough agents took part; gives up only where they did, and nothing that they sent could be used."""
+        self._keep = np.asarray(self._state.agents)
+        refusals = 0
+        while True:
+            self._asking.wait_for(self._quorum, round, during)
+            self._fewest = Fewest(self.count, self.count)
+            after = once()
+            if int(after.failed) == HEALTHY and self._fewest.usable >= self._quorum:
+                break
+            refusals += self._fewest.answers >= self._quorum
+            if refusals == TRIES:
+                after = self._state._replace(failed=jnp.asarray(round, self._state.failed.dtype))
+                break
+            self._asking.note(None, f"fewer than {self._quorum} usable messages: the exchange is repeated")
+        self._state = jax.block_until_ready(after)
+
+    def exchange(self, stage: Stage, moment: Moment, shared: Any, who: Who, states: Any, members: Any, update: LocalUpdate) -> Any:
+        """Asks the participants for their messages. One that is refused counts as one that is not finite."""
+        template = Update(stage.exchange(self._algorithm).message(shared), no_info())
+        ids, starts = np.asarray(who.numbers()), np.asarray(states)
+        result = self._number(stage, int(moment.round))
+        wanted = tasks.Task(tasks.UPDATE, "", "", round=int(moment.round), purpose=int(stage.purpose), number=stage.number, result=result)
+        heard = self._asking.ask(wanted, shared, template, ids, starts, self._keep[ids])
+        sent = _stacked(heard, template)
+        answered = np.array([one.answered for one in heard])
+        usable = sum(one.tree is not None for one in heard)
+        self._fewest = Fewest(min(self._fewest.answers, answered.sum()), min(self._fewest.usable, usable))
+        return (sent.message, jnp.full(len(ids), result), sent.info), jnp.asarray(answered)
+
+    def _number(self, stage: Stage, round: int) -> int:
+        """The number of the states that an exchange leads to: they grow through a run."""
+        if stage.purpose is Purpose.WARMUP:
+            return stage.number
+        return len(self._algorithm.warmup) + round * len(self._stages) + self._stages.index(stage)
+
+    def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
+        """Asks the candidates. Whoever does not answer is wanted least."""
+        template = Report(*jax.eval_shape(select.report, jax.random.key(0), params, trees.take(self._own, 0)))
+        template = template._replace(info=no_info())
+        wanted = tasks.Task(tasks.REPORT, "", "", round=int(moment.round), purpose=int(Purpose.REPORT))
+        found = _stacked(self._asking.ask(wanted, params, template, np.asarray(ids), None, None), template)
+        return found.report, found.info
+
+    def once(self, what: str, function: Callable[..., Any], *args: Any, **constants: Any) -> Any:
+        """function(*args, **constants), compiled the first time."""
+        name = (what, function, *constants.values())
+        if name not in self._programs:
+            options = COMPILER_OPTIONS.get(jax.default_backend())
+            self._programs[name] = jax.jit(functools.partial(function, **constants), compiler_options=options)
+        return self._programs[name](*args)
+
+    def evaluate(self, round: int) -> Scores:
+        """Asks every agent how good the params are in its environment; NaN for those that do not say."""
+        ids = np.arange(self.count)
+        if self.withheld:
+            none = np.full((1, self.count), np.nan)
+            return Scores(none, none, None, None)
+        template = Grade(*jax.eval_shape(lambda: (jnp.zeros(()),) * 2))
+        wanted = tasks.Task(tasks.EVALUATE, "", "", round=round, purpose=int(Purpose.EVALUATE))
+        starts = np.asarray(self._state.agents)
+        while True:
+            self._asking.wait_for(1, round, "evaluation")
+            heard = self._asking.ask(wanted, self._state.server.shared, template, ids, starts, starts)
+            if any(one.tree is not None for one in heard):
+                break
+            time.sleep(1.0)
+        found = _stacked(heard, template)
+        return Scores(np.asarray(found.total_return)[None], np.asarray(found.objective)[None], None, None)
+
+    def state(self) -> SeedState:
+        """The state as NumPy arrays with a leading axis of one."""
+        return jax.tree.map(lambda x: np.asarray(x)[None], self._state)
+
+    def load(self, state: SeedState) -> None:
+        """Goes on from a state that `state` returned."""
+        self._state = jax.tree.map(lambda x: jnp.asarray(x[0]), state)
+
+    def reset_info(self) -> None:
+        """Forgets what was counted since the last evaluation."""
+        self._state = self._state._replace(info=no_info(), refused=jnp.zeros_like(self._state.refused))
+
+
+def _stacked(heard: list[Heard], template: Any) -> Any:
+    """What was heard, leading axis m; NaN (in counts, 0) from those of whom there is nothing that can be used."""
+    nothing = jax.tree.map(lambda x: np.full(x.shape, np.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x.dtype), template)
+    return jax.tree.map(lambda *xs: jnp.stack([jnp.asarray(x) for x in xs]), *(nothing if one.tree is None else one.tree for one in heard))

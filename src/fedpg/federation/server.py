@@ -1,0 +1,98 @@
+"""The server of a federation, whatever the link: from a configuration and a way to the agents to a run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+
+from fedpg import trees
+from fedpg.engines.asking import Asking, Link, Terms, Watcher
+from fedpg.engines.remote import Remote
+from fedpg.engines.simulator import make_agents
+from fedpg.errors import require
+from fedpg.store.config import Config, to_toml
+from fedpg.store.folder import write_atomically
+from fedpg.training.loop import Run, train
+from fedpg.training.progress import Progress
+from fedpg.training.setup import BETWEEN_MACHINES, participation_of, plan
+
+RUN_NAME = "run-name"
+"""The file with the name under which agents keep their states of this run."""
+NOT_SENT = ("env", "env_option", "heterogeneity", "backend", "engine")
+"""What of a configuration is no agent's business, or its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """How a server treats its agents."""
+
+    deadline: float = 120.0
+    """Seconds to wait for the answers to an exchange; whoever has not answered then is left out of it."""
+    quorum: int = 1
+    """The fewest messages that make a round; with fewer it is repeated."""
+    norm_bound: float = 1e9
+    """Messages with a larger L2 norm are refused."""
+
+
+def to_agents(config: Config) -> str:
+    """The configuration as agents get it."""
+    plain = dataclasses.replace(config, **{name: getattr(Config, name) for name in NOT_SENT})
+    return "".join(line + "\n" for line in to_toml(plain).splitlines() if line.split(" =")[0].replace("-", "_") not in NOT_SENT)
+
+
+def run_name(out: Path) -> str:
+    """The run's name: made once, and found again when it is resumed."""
+    path = out / RUN_NAME
+    if not path.exists():
+        write_atomically(path, secrets.token_hex(8).encode())
+    return path.read_text()
+
+
+def federate(
+    config: Config,
+    out: Path | str,
+    link_of: Callable[[Terms], Link],
+    *,
+    rules: Rules = Rules(),  # noqa: B008 - frozen
+    resume: bool = False,
+    progress: Progress | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Trains one policy with agents on other machines and writes a run folder, as `fedpg.train` does.
+
+    Args:
+        config: what to run. Its environment gives the policy its shapes; what agents live in is their own business.
+        out: the run folder.
+        link_of: makes the way to the agents from what all tasks have in common.
+        rules: how the server treats its agents.
+        resume: go on from the folder's checkpoint.
+        progress: where to report.
+        watcher: who is told of every answer.
+    """
+    require(config.seeds == 1, "a federation between machines runs one seed: leave out --seeds")
+    require(config.attack == "none", "attacks are the agents' business: leave out --attack here, and give it to fedpg join")
+    require(0 < rules.deadline < 1e6, f"deadline must be a positive number of seconds, not {rules.deadline}")
+    require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
+
+    def make_engine(config: Config) -> Remote:
+        asked, participation = plan(config), participation_of(config)
+        taking_part = participation.taking_part(config.agents)
+        require(rules.quorum <= taking_part, f"quorum {rules.quorum} is more than the {taking_part} agents of a round")
+        _, own = make_agents(asked.agents_of, asked.more["prepare"], config.seed, 1, jax.devices("cpu")[0])
+        terms = Terms(run_name(Path(out)), to_agents(config), rules.deadline, rules.norm_bound)
+        return Remote(
+            asked.problem,
+            asked.algorithm_of({}),
+            trees.take(own, 0),
+            Asking(link_of(terms), terms, watcher),
+            root=config.seed,
+            quorum=rules.quorum,
+            participation=participation,
+            withheld=config.noise > 0,
+        )
+
+    return train(dataclasses.replace(config, engine=BETWEEN_MACHINES), out, resume=resume, progress=progress, make_engine=make_engine)

@@ -1,0 +1,82 @@
+"""What one agent keeps on its own disk: its states, each under the number of the exchange that led to it, one folder for every run;
+and a ledger of what its messages have given away, which outlives them all."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from fedpg.engines import wire
+from fedpg.engines.packets import Refused
+from fedpg.errors import UserError
+from fedpg.store import checkpoint
+from fedpg.store.folder import write_atomically
+from fedpg.theory.privacy import epsilon, separation
+
+RUNS_KEPT = 3
+NAME = re.compile(r"[0-9a-z-]{1,64}")
+
+
+class States:
+    """What an agent remembers of a run between exchanges.
+
+    Args:
+        folder: the agent's own.
+        run: the run's name. It comes from the server, so it is not trusted to be a name of a file.
+    """
+
+    def __init__(self, folder: Path, run: str) -> None:
+        if not NAME.fullmatch(run):
+            raise Refused("a run with a name that cannot be")
+        self._folder = folder / run
+        runs = sorted((path for path in folder.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+        for old in [path for path in runs if path.name != run][: -(RUNS_KEPT - 1)]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def load(self, number: int, template: Any) -> Any:
+        """State `number`, shaped like `template`; None if it is gone, or damaged."""
+        path = self._path(number)
+        if not path.exists():
+            return None
+        try:
+            return wire.unflatten(template, checkpoint.read(path)[0])
+        except UserError:
+            return None
+
+    def save(self, number: int, state: Any) -> None:
+        """Writes state `number` so that a crash leaves either all of it or nothing."""
+        checkpoint.write(self._path(number), wire.flatten(state), {"number": number})
+
+    def forget_all_but(self, numbers: set[int]) -> None:
+        """Removes the other states."""
+        for path in self._folder.glob("*.safetensors"):
+            if path.stem.isdigit() and int(path.stem) not in numbers:
+                path.unlink(missing_ok=True)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.safetensors"
+
+
+class Ledger:
+    """What all noisy messages of an agent have given away together: Gaussian mechanisms compose by adding up mu^2.
+
+    Args:
+        folder: the agent's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "ledger.json"
+
+    def after(self, noise: float, delta: float) -> tuple[float, float]:
+        """mu^2, and epsilon at `delta`, after one more message."""
+        spent = json.loads(self._path.read_text())["mu_squared"] if self._path.exists() else 0.0
+        total = spent + separation(noise, 1) ** 2
+        return total, epsilon(2.0 / math.sqrt(total), 1, delta)
+
+    def write(self, total: float) -> None:
+        """Puts it on record, before the message leaves."""
+        write_atomically(self._path, json.dumps({"mu_squared": total}).encode())

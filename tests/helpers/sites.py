@@ -1,0 +1,50 @@
+"""Federations in one process: a link that calls the agents directly, bytes in and bytes out, as between machines."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpg.engines import packets, tasks
+from fedpg.federation.site import Site
+from fedpg.federation.work import Own
+from fedpg.store.config import Config
+
+Meddle = Callable[[int, tasks.Task, bytes, bytes], bytes | str]
+"""(agent, task, packet, answer) -> what the server gets instead of `answer`."""
+
+
+class Direct:
+    """A link to agents in this process.
+
+    Args:
+        sites: the agents that are there.
+        meddle: what happens to answers on their way; nothing by default.
+
+    Attributes:
+        seen: every packet that crossed it: (agent, task, packet, answer).
+    """
+
+    def __init__(self, sites: dict[int, Site], meddle: Meddle | None = None) -> None:
+        self.sites, self.meddle = sites, meddle
+        self.seen: list[tuple[int, tasks.Task, bytes, bytes | str]] = []
+
+    def present(self) -> set[int]:
+        return set(self.sites)
+
+    def ask(self, sent: dict[int, bytes], seconds: float) -> dict[int, bytes | str]:
+        found = {}
+        for agent, packet in reversed(sent.items()):  # answers come in any order
+            task = tasks.read(tasks.Task, packets.unpack(packet).header)
+            answer = self.sites[agent].answer(packet)
+            found[agent] = self.meddle(agent, task, packet, answer) if self.meddle else answer
+            self.seen.append((agent, task, packet, found[agent]))
+        return found
+
+
+def sites_of(config: Config, folder: Path | None = None, **own: object) -> dict[int, Site]:
+    """One site for every agent of `config`, each with the environment it would have in the simulator."""
+    folder = folder or Path(tempfile.mkdtemp())
+    chosen = {"heterogeneity": config.heterogeneity, "env_option": config.env_option} | own
+    return {i: Site(Own(i, config.env, **chosen), folder / f"agent-{i}") for i in range(config.agents)}
