@@ -11,6 +11,8 @@ VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
     "demo": "five different CartPoles, one policy: a table and a picture",
+    "serve": "lead a federation between machines, on Flower",
+    "join": "take part in one as an agent, with an environment that nobody else sees",
     "theory": "the theorems' beta, step-sizes and B for given constants",
     "bench": "speed on MuJoCo tasks, as ratios against named peers measured in the same run",
     "doctor": "what is installed, which devices there are, what is missing for what",

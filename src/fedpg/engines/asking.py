@@ -58,9 +58,9 @@ class Asking:
     """Sends tasks through a link, checks what comes back, and keeps the record of what went wrong.
 
     Args:
-        link: the way to the agents.
         terms: what all tasks have in common.
         watcher: who is told; None for nobody.
+        link: the way to the agents; may be set later, by one that keeps its record here.
 
     Attributes:
         live: whether there can be events; see `EventLog`, whose part this plays.
@@ -68,8 +68,8 @@ class Asking:
 
     live = True
 
-    def __init__(self, link: Link, terms: Terms, watcher: Watcher | None = None) -> None:
-        self._link, self._terms, self._watcher = link, terms, watcher
+    def __init__(self, terms: Terms, watcher: Watcher | None = None, link: Link | None = None) -> None:
+        self._terms, self._watcher, self.link = terms, watcher, link
         self._events: list[dict[str, Any]] = []
         self._serial = time.time_ns() // 1000  # above those of every earlier process of this run
         self._where = (0, "warm-up")
@@ -78,7 +78,7 @@ class Asking:
         """Returns when as many agents are there as are needed."""
         self._where = (round, during)
         told = False
-        while len(present := self._link.present()) < needed:
+        while len(present := self.link.present()) < needed:
             if self._watcher:
                 self._watcher.waiting(round, during, present, needed)
             if not told:
@@ -94,7 +94,7 @@ class Asking:
         """
         arrays, expected = wire.flatten(shared), wire.shapes(template)
         round, during = self._where
-        present, asked = self._link.present(), {}
+        present, asked = self.link.present(), {}
         for i, agent in enumerate(ids.tolist()):
             if agent in present:
                 self._serial += 1
@@ -105,7 +105,7 @@ class Asking:
         if self._watcher:
             self._watcher.asked(round, during, list(asked), sum(len(packet) for _, packet in asked.values()))
         began = time.monotonic()
-        answers = self._link.ask({agent: packet for agent, (_, packet) in asked.items()}, self._terms.seconds) if asked else {}
+        answers = self.link.ask({agent: packet for agent, (_, packet) in asked.items()}, self._terms.seconds) if asked else {}
         heard = []
         for agent in ids.tolist():
             if agent not in asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,10 @@ from fedpg.engines.remote import Remote
 from fedpg.engines.simulator import make_agents
 from fedpg.errors import require
 from fedpg.store.config import Config, to_toml
-from fedpg.store.folder import write_atomically
+from fedpg.store.folder import RunFolder, write_atomically
 from fedpg.training.loop import Run, train
 from fedpg.training.progress import Progress
-from fedpg.training.setup import BETWEEN_MACHINES, participation_of, plan
+from fedpg.training.setup import BETWEEN_MACHINES, participation_of, plan, resolve
 
 RUN_NAME = "run-name"
 """The file with the name under which agents keep their states of this run."""
@@ -46,16 +47,27 @@ def to_agents(config: Config) -> str:
 
 def run_name(out: Path) -> str:
     """The run's name: made once, and found again when it is resumed."""
-    path = out / RUN_NAME
+    path = RunFolder(out).federation / RUN_NAME
     if not path.exists():
         write_atomically(path, secrets.token_hex(8).encode())
     return path.read_text()
 
 
+def check(config: Config, rules: Rules) -> None:
+    """Refuses a configuration, or rules, with which no federation between machines can be."""
+    require(config.seeds == 1, "a federation between machines runs one seed: leave out --seeds")
+    require(config.attack == "none", "attacks are the agents' business: leave out --attack here, and give it to fedpg join")
+    require(0 < rules.deadline < 1e6, f"deadline must be a positive number of seconds, not {rules.deadline}")
+    require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
+    complete, taking_part = resolve(config), participation_of(config).taking_part(config.agents)
+    require(rules.quorum <= taking_part, f"quorum {rules.quorum} is more than the {taking_part} agents of a round")
+    require(complete.algorithm != "pooled", "pooled needs all environments in one place: it cannot run between machines")
+
+
 def federate(
     config: Config,
     out: Path | str,
-    link_of: Callable[[Terms], Link],
+    link_of: Callable[[Terms, Callable[[str], None]], Link],
     *,
     rules: Rules = Rules(),  # noqa: B008 - frozen
     resume: bool = False,
@@ -67,28 +79,25 @@ def federate(
     Args:
         config: what to run. Its environment gives the policy its shapes; what agents live in is their own business.
         out: the run folder.
-        link_of: makes the way to the agents from what all tasks have in common.
+        link_of: makes the way to the agents from what all tasks have in common, and a function that puts a line on the record.
         rules: how the server treats its agents.
         resume: go on from the folder's checkpoint.
         progress: where to report.
         watcher: who is told of every answer.
     """
-    require(config.seeds == 1, "a federation between machines runs one seed: leave out --seeds")
-    require(config.attack == "none", "attacks are the agents' business: leave out --attack here, and give it to fedpg join")
-    require(0 < rules.deadline < 1e6, f"deadline must be a positive number of seconds, not {rules.deadline}")
-    require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
+    check(config, rules)
 
     def make_engine(config: Config) -> Remote:
         asked, participation = plan(config), participation_of(config)
-        taking_part = participation.taking_part(config.agents)
-        require(rules.quorum <= taking_part, f"quorum {rules.quorum} is more than the {taking_part} agents of a round")
         _, own = make_agents(asked.agents_of, asked.more["prepare"], config.seed, 1, jax.devices("cpu")[0])
         terms = Terms(run_name(Path(out)), to_agents(config), rules.deadline, rules.norm_bound)
+        asking = Asking(terms, watcher)
+        asking.link = link_of(terms, functools.partial(asking.note, None))
         return Remote(
             asked.problem,
             asked.algorithm_of({}),
             trees.take(own, 0),
-            Asking(link_of(terms), terms, watcher),
+            asking,
             root=config.seed,
             quorum=rules.quorum,
             participation=participation,

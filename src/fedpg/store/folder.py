@@ -16,6 +16,8 @@ from typing import Any
 from fedpg.errors import UserError, require
 
 LOCK = ".lock"
+FEDERATION = "federation"
+"""The subfolder of a run between machines: what its server's processes need."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -48,13 +50,14 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.events = path / "events.jsonl"
         self.checkpoint = path / "checkpoint" / "state.safetensors"
+        self.federation = path / FEDERATION
 
     def require_empty(self) -> None:
         """Refuses a folder that holds another run, or anything else."""
         if self.config.exists():
             raise UserError(f"{self.path} holds a run already: add --resume to continue it, or give another --out")
         require(not self.path.exists() or self.path.is_dir(), f"{self.path} is a file: give another --out")
-        others = [path for path in self.path.glob("*") if path.name != LOCK]
+        others = [path for path in self.path.glob("*") if path.name not in (LOCK, FEDERATION)]
         require(not others, f"{self.path} is not empty: give another --out")
 
     def require_run(self) -> None:

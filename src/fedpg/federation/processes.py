@@ -1,0 +1,123 @@
+"""Flower's own processes, started and stopped from here: quiet, without telemetry, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from fedpg.errors import UserError, require
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+"""What Flower's processes find in their environment, unless the user has set it otherwise."""
+PATIENCE = 5.0
+"""Seconds that a process has to end before it is killed."""
+DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+
+def command(name: str) -> str:
+    """Where Flower's command `name` is: beside this Python, or on the PATH."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    require(found is not None, "this needs Flower: pip install 'fedpg[flower]'")
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of Flower's processes; `home` is where they keep their things."""
+    return QUIET | dict(os.environ) | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGTERM)
+
+
+class Child:
+    """A process with all that it starts, and its log.
+
+    Args:
+        words: the command line.
+        log: the file that gets what it prints.
+        home: where Flower keeps its things.
+    """
+
+    def __init__(self, words: list[str], log: Path, home: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        with log.open("ab") as file:
+            self._begin = file.tell()
+            # In a session of its own: Ctrl-C is for us, who then end it in good order.
+            self._process = subprocess.Popen(
+                words,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=environment(home),
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def printed(self) -> str:
+        """What it has printed so far."""
+        with self.log.open("rb") as file:
+            file.seek(self._begin)
+            return file.read().decode(errors="replace")
+
+    def stop(self) -> None:
+        """Ends it and whatever it started."""
+        for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+        # What it started may have outlived it for a moment: the whole group goes.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """HOST:PORT in two.
+
+    >>> split_address("0.0.0.0:9092")
+    ('0.0.0.0', 9092)
+    """
+    host, colon, port = address.rpartition(":")
+    require(bool(colon and host and port.isdigit() and 0 < int(port) < 65536), f"{address!r} is no address: give HOST:PORT")
+    return host, int(port)
+
+
+def wait_until_open(host: str, port: int, child: Child, seconds: float = 60.0) -> None:
+    """Returns when somebody listens on a port; raises if the process that should has ended."""
+    host = "127.0.0.1" if host in ("0.0.0.0", "") else host
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if child.code() is not None:
+            raise UserError(f"{child.log.stem} ended with code {child.code()}: see {child.log}")
+        with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0):
+            return
+        time.sleep(0.1)
+    raise UserError(f"{child.log.stem} does not listen on port {port} after {seconds:g} seconds: see {child.log}")
