@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +93,17 @@ def test_nothing_sent_is_nothing_given_away_and_more_messages_give_away_more():
     spent = [privacy.epsilon(10.0, messages, 1e-5) for messages in (1, 2, 10, 100)]
     assert spent == sorted(spent)
     assert privacy.epsilon(20.0, 400, 1e-5) == pytest.approx(privacy.epsilon(10.0, 100, 1e-5), rel=1e-12)
+
+
+def test_the_table_of_the_page_is_what_the_functions_say():
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
+    head, _, *lines = page[page.index("| T |") :].split("\n\n")[0].splitlines()
+    noises = [float(cell.split()[1]) for cell in head.split("|")[2:6]]
+    assert len(lines) == 4
+    for line in lines:
+        messages, *found = line.strip("| ").split(" | ")
+        spent = [f"{privacy.epsilon(noise, int(messages), 1e-5):.2f}" for noise in noises]
+        assert found == spent + [f"{privacy.noise_for(epsilon, 1e-5, int(messages)):.1f}" for epsilon in (1.0, 4.0)]
 
 
 @pytest.mark.parametrize(
