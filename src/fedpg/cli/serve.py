@@ -38,6 +38,8 @@ class ServeOptions:
     """Seconds to wait for the agents' answers; whoever has not answered then is left out of the exchange."""
     quorum: int = 1
     """The fewest messages that make a round; with fewer the round is repeated."""
+    start_with: int = 0
+    """The agents that must be there before the first exchange; 0 for all of them."""
     norm_bound: float = 1e9
     """Messages with a larger L2 norm are refused."""
     status: str = "127.0.0.1:8092"
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
     from fedpg.federation.server_app import STATUS
     from fedpg.federation.superlink import Service, SuperLink
 
-    rules = Rules(options.deadline, options.quorum, options.norm_bound)
+    rules = Rules(options.deadline, options.quorum, options.norm_bound, options.start_with)
     check(Config(**configs.read(file)), rules)
     service = Service(file, folder.path, options.address, Path(options.keys) if options.keys else None, rules)
     if options.insecure:

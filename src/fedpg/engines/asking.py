@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from typing import Any, NamedTuple, Protocol
 
@@ -34,10 +35,12 @@ class Heard(NamedTuple):
     """Attributes:
     answered: whether an answer came at all.
     tree: what was in it; None if there was none, or none that can be used.
+    withheld: whether the agent keeps that to itself.
     """
 
     answered: bool
     tree: Any
+    withheld: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +77,11 @@ class Asking:
         self._serial = time.time_ns() // 1000  # above those of every earlier process of this run
         self._where = (0, "warm-up")
 
-    def wait_for(self, needed: int, round: int, during: str) -> None:
-        """Returns when as many agents are there as are needed."""
+    def wait_for(self, needed: int, round: int, during: str, seconds: float = math.inf) -> None:
+        """Returns when as many agents are there as are needed, or after `seconds`."""
         self._where = (round, during)
-        told = False
-        while len(present := self.link.present()) < needed:
+        told, end = False, time.monotonic() + seconds
+        while time.monotonic() < end and len(present := self.link.present()) < needed:
             if self._watcher:
                 self._watcher.waiting(round, during, present, needed)
             if not told:
@@ -122,18 +125,19 @@ class Asking:
                 raise Refused(answer)
             found = read_answer(answer, agent, task, expected, self._terms.largest_norm, self.note)
         except Refused as refused:
-            problem = str(refused)
+            problem = tasks.one_line(str(refused))
             self.note(agent, problem if isinstance(answer, str) else f"refused: {problem}")
         if self._watcher:
             self._watcher.heard(agent, seconds, received, problem)
         if found is None:
-            return Heard(not isinstance(answer, str), None)
+            came = not isinstance(answer, str)
+            return Heard(came, None, withheld=came and not problem)
         return Heard(True, wire.unflatten(template, found))
 
     def note(self, agent: int | None, what: str) -> None:
         """Puts something on the record; `agent` is None where it concerns nobody in particular."""
         round, during = self._where
-        self._events.append({"round": round, "during": during, "seed": 0, "agent": agent, "what": what})
+        self._events.append({"round": round, "during": during, "seed": 0, "agent": agent, "what": tasks.one_line(what)})
 
     def collect(self, round: int, during: str) -> None:
         """Nothing: events come with the answers."""
@@ -146,8 +150,8 @@ class Asking:
 
 def read_answer(
     data: bytes, agent: int, task: tasks.Task, expected: dict[str, Any], largest_norm: float, note: Any
-) -> dict[str, np.ndarray]:
-    """The arrays of an answer to `task`, if they are what was asked for.
+) -> dict[str, np.ndarray] | None:
+    """The arrays of an answer to `task`, if they are what was asked for; None if the agent keeps them to itself, and may.
 
     Raises:
         Refused: otherwise.
@@ -155,6 +159,8 @@ def read_answer(
     size = sum(int(np.prod(x.shape)) * np.dtype(x.dtype).itemsize for x in expected.values())
     packet = packets.unpack(data, 2 * size + 8 * packets.LONGEST_HEADER)
     answer = tasks.read(tasks.Answer, packet.header)
+    if answer.error and not answer.run:  # it could not even read the task
+        raise Refused(answer.error)
     if (answer.run, answer.agent) != (task.run, agent):
         raise Refused("an answer of another run, or for another agent")
     if answer.serial != task.serial:
@@ -163,6 +169,8 @@ def read_answer(
         note(agent, event)
     if answer.error:
         raise Refused(answer.error)
+    if answer.withheld and task.kind in (tasks.REPORT, tasks.EVALUATE):
+        return None
     if answer.schema != task.schema:
         raise Refused("arrays of another schema: not the same algorithm, policy or precision")
     arrays = packets.checked(packet.arrays, expected, largest_norm)

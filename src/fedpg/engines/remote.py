@@ -18,6 +18,7 @@ import numpy as np
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, LocalUpdate
 from fedpg.engines import tasks, traffic
+from fedpg.engines.answers import Grade, Report, Update, stacked
 from fedpg.engines.asking import Asking, Heard
 from fedpg.engines.keys import Moment, Purpose
 from fedpg.engines.participation import EVERYONE, Participation, Who
@@ -29,28 +30,9 @@ from fedpg.errors import require
 from fedpg.problem import Problem
 
 TRIES = 3
-"""How often a round in which every message was refused is tried again before the run stops."""
-
-
-class Report(NamedTuple):
-    """What a candidate sends: `report`, () or (S, A), and what it cost."""
-
-    report: Any
-    info: Any
-
-
-class Update(NamedTuple):
-    """What a participant sends: the algorithm's message, and what it cost."""
-
-    message: Any
-    info: Any
-
-
-class Grade(NamedTuple):
-    """What an agent sends when it is asked how good the params are for it, two numbers."""
-
-    total_return: jax.Array
-    objective: jax.Array
+"""How often agents are asked that answer, but with nothing that can be used, before the run stops."""
+PAUSE = 1.0
+"""Seconds before they are asked again."""
 
 
 class Fewest(NamedTuple):
@@ -70,10 +52,11 @@ class Remote:
         asking: sends tasks and reads answers.
         root: the run's `--seed`.
         quorum: the fewest messages that make a round.
+        start_with: how many agents must be there before the first exchange.
         participation: how many agents take part in a round, and which.
-        withheld: whether agents keep their scores and costs to themselves.
+        withheld: whether all agents keep their scores and costs to themselves, so that nobody is asked.
 
-    Attributes are those of the other engines.
+    Attributes are those of the other engines. `withheld` is also whether none of those who answered the last evaluation told.
     """
 
     seeds = 1
@@ -89,18 +72,21 @@ class Remote:
         *,
         root: int = 0,
         quorum: int = 1,
+        start_with: int = 1,
         participation: Participation = EVERYONE,
         withheld: bool = False,
     ) -> None:
         require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
-        self._problem, self._algorithm, self._own, self._asking = problem, algorithm, agents, asking
-        self._root, self._quorum, self.withheld, self.log = root, quorum, withheld, asking
+        self._problem, self._own, self._asking = problem, agents, asking
+        self._root, self._quorum, self._private, self.withheld, self.log = root, quorum, withheld, withheld, asking
+        self._algorithm = algorithm if algorithm.personal else _without_states(problem, algorithm)
         self.count = jax.tree.leaves(agents)[0].shape[0]
         self._select = selector(participation, problem, algorithm, agents)
         self.traffic = traffic.measure(problem, algorithm, agents, participation)
         self._stages = stages_of_a_round(algorithm)
         self._keep = np.full(self.count, tasks.BEGINNING)
-        self._fewest = Fewest(0, 0)
+        self._fewest, self._start_with = Fewest(0, 0), start_with
+        self._out = self._silent = np.zeros(self.count, bool)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._state: SeedState | None = None
 
@@ -119,44 +105,63 @@ class Remote:
     def start(self) -> None:
         """Round 0, with the warm-up."""
         self._state = jax.jit(self._begin)()
+        self._asking.wait_for(self._start_with, 0, "warm-up")
         for number in range(len(self._algorithm.warmup)):
             moment = Moment(self._root, 0, number)
             self._repeat(0, "warm-up", lambda n=number, m=moment: warm_up(self._algorithm, n, m, self._state, self._own, self))
+            if int(self._state.failed) != HEALTHY:
+                break
 
     def advance(self, first: int, count: int) -> None:
         """Runs rounds first .. first+count-1."""
         for round in range(first, first + count):
             moment = Moment(self._root, 0, round)
-            self._repeat(round, "training", lambda m=moment: play(self._algorithm, self._select, m, self._state, self._own, self))
+            self._repeat(round, "training", lambda m=moment: self._play(m))
+
+    def _play(self, moment: Moment) -> SeedState:
+        """A round. Where not everybody takes part, whoever is not there, or had nothing to say before, gives way to others."""
+        absent = None
+        if self._select is not None:
+            there = np.isin(np.arange(self.count), list(self._asking.link.present()))
+            absent = jnp.asarray(self._silent | ~there)
+        return play(self._algorithm, self._select, moment, self._state, self._own, self, absent)
 
     def _repeat(self, round: int, during: str, once: Callable[[], SeedState]) -> None:
         """Does `once` until enough agents took part; gives up only where they did, and nothing that they sent could be used."""
-        self._keep = np.asarray(self._state.agents)
+        self._keep, self._silent = np.asarray(self._state.agents), np.zeros(self.count, bool)
         refusals = 0
         while True:
             self._asking.wait_for(self._quorum, round, during)
-            self._fewest = Fewest(self.count, self.count)
+            self._fewest, self._out = Fewest(self.count, self.count), np.zeros(self.count, bool)
             after = once()
             if int(after.failed) == HEALTHY and self._fewest.usable >= self._quorum:
                 break
+            self._silent |= self._out
             refusals += self._fewest.answers >= self._quorum
             if refusals == TRIES:
                 after = self._state._replace(failed=jnp.asarray(round, self._state.failed.dtype))
                 break
             self._asking.note(None, f"fewer than {self._quorum} usable messages: the exchange is repeated")
+            time.sleep(PAUSE)
         self._state = jax.block_until_ready(after)
 
     def exchange(self, stage: Stage, moment: Moment, shared: Any, who: Who, states: Any, members: Any, update: LocalUpdate) -> Any:
-        """Asks the participants for their messages. One that is refused counts as one that is not finite."""
+        """Asks the participants for their messages. One that is refused counts as one that is not finite.
+
+        Whoever is out of the round already is not asked; nobody is if the round must be repeated.
+        """
         template = Update(stage.exchange(self._algorithm).message(shared), no_info())
         ids, starts = np.asarray(who.numbers()), np.asarray(states)
+        going = ~self._out[ids] & (self._fewest.usable >= self._quorum)
         result = self._number(stage, int(moment.round))
         wanted = tasks.Task(tasks.UPDATE, "", "", round=int(moment.round), purpose=int(stage.purpose), number=stage.number, result=result)
-        heard = self._asking.ask(wanted, shared, template, ids, starts, self._keep[ids])
-        sent = _stacked(heard, template)
-        answered = np.array([one.answered for one in heard])
-        usable = sum(one.tree is not None for one in heard)
-        self._fewest = Fewest(min(self._fewest.answers, answered.sum()), min(self._fewest.usable, usable))
+        found = iter(self._asking.ask(wanted, shared, template, ids[going], starts[going], self._keep[ids[going]]))
+        heard = [next(found) if asked else Heard(False, None) for asked in going]
+        sent = stacked(heard, template)
+        answered, usable = (np.array(of) for of in ([one.answered for one in heard], [one.tree is not None for one in heard]))
+        if going.any():
+            self._fewest = Fewest(min(self._fewest.answers, answered.sum()), min(self._fewest.usable, usable.sum()))
+            self._out[ids] |= ~usable
         return (sent.message, jnp.full(len(ids), result), sent.info), jnp.asarray(answered)
 
     def _number(self, stage: Stage, round: int) -> int:
@@ -170,7 +175,7 @@ class Remote:
         template = Report(*jax.eval_shape(select.report, jax.random.key(0), params, trees.take(self._own, 0)))
         template = template._replace(info=no_info())
         wanted = tasks.Task(tasks.REPORT, "", "", round=int(moment.round), purpose=int(Purpose.REPORT))
-        found = _stacked(self._asking.ask(wanted, params, template, np.asarray(ids), None, None), template)
+        found = stacked(self._asking.ask(wanted, params, template, np.asarray(ids), None, None), template)
         return found.report, found.info
 
     def once(self, what: str, function: Callable[..., Any], *args: Any, **constants: Any) -> Any:
@@ -183,8 +188,8 @@ class Remote:
 
     def evaluate(self, round: int) -> Scores:
         """Asks every agent how good the params are in its environment; NaN for those that do not say."""
-        ids = np.arange(self.count)
-        if self.withheld:
+        ids, refusals = np.arange(self.count), 0
+        if self._private:
             none = np.full((1, self.count), np.nan)
             return Scores(none, none, None, None)
         template = Grade(*jax.eval_shape(lambda: (jnp.zeros(()),) * 2))
@@ -193,10 +198,13 @@ class Remote:
         while True:
             self._asking.wait_for(1, round, "evaluation")
             heard = self._asking.ask(wanted, self._state.server.shared, template, ids, starts, starts)
-            if any(one.tree is not None for one in heard):
+            told, kept = any(one.tree is not None for one in heard), any(one.withheld for one in heard)
+            refusals += any(one.answered for one in heard)
+            if told or kept or refusals == TRIES:
                 break
-            time.sleep(1.0)
-        found = _stacked(heard, template)
+            time.sleep(PAUSE)
+        self.withheld = kept and not told
+        found = stacked(heard, template)
         return Scores(np.asarray(found.total_return)[None], np.asarray(found.objective)[None], None, None)
 
     def state(self) -> SeedState:
@@ -204,7 +212,9 @@ class Remote:
         return jax.tree.map(lambda x: np.asarray(x)[None], self._state)
 
     def load(self, state: SeedState) -> None:
-        """Goes on from a state that `state` returned."""
+        """Goes on from a state that `state` returned. After a restart agents get a while to come back."""
+        if self._state is None:
+            self._asking.wait_for(self._start_with, 0, "resuming", COME_BACK)
         self._state = jax.tree.map(lambda x: jnp.asarray(x[0]), state)
 
     def reset_info(self) -> None:
@@ -212,7 +222,7 @@ class Remote:
         self._state = self._state._replace(info=no_info(), refused=jnp.zeros_like(self._state.refused))
 
 
-def _stacked(heard: list[Heard], template: Any) -> Any:
-    """What was heard, leading axis m; NaN (in counts, 0) from those of whom there is nothing that can be used."""
-    nothing = jax.tree.map(lambda x: np.full(x.shape, np.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x.dtype), template)
-    return jax.tree.map(lambda *xs: jnp.stack([jnp.asarray(x) for x in xs]), *(nothing if one.tree is None else one.tree for one in heard))
+def _without_states(problem: Problem, algorithm: Algorithm) -> Algorithm:
+    """`algorithm`, whose agents all deploy the same params, for one who has only numbers where their states belong."""
+    _, like = jax.eval_shape(lambda: algorithm.init(problem.init_params(jax.random.key(0))))
+    return algorithm._replace(deployed=lambda shared, number: algorithm.deployed(shared, like))

@@ -21,11 +21,7 @@ def agent_keys(folder: Path) -> dict[int, Path]:
 
 def owner_of(folder: Path) -> Callable[[Any], int | None]:
     """node -> the agent whose key it has. A node whose key is nobody's is agent -1, which no agent is."""
-    from fedpg.federation.certificates import same_key
+    from fedpg.federation.certificates import flower_key
 
-    keys = {agent: path.read_bytes() for agent, path in agent_keys(folder).items()}
-
-    def owner(node: Any) -> int | None:
-        return next((agent for agent, key in keys.items() if same_key(key, node.public_key)), -1)
-
-    return owner
+    owners = {flower_key(path): agent for agent, path in agent_keys(folder).items()}
+    return lambda node: owners.get(node.public_key, -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -23,8 +22,7 @@ QUIET = {
 """What Flower's processes find in their environment, unless the user has set it otherwise."""
 PATIENCE = 5.0
 """Seconds that a process has to end before it is killed."""
-DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
+LEASH = Path(__file__).with_name("leash.py")
 
 
 def command(name: str) -> str:
@@ -37,11 +35,9 @@ def command(name: str) -> str:
 
 def environment(home: Path) -> dict[str, str]:
     """The environment of Flower's processes; `home` is where they keep their things."""
-    return QUIET | dict(os.environ) | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"}
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGTERM)
+    # Flower's commands call each other by name.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    return QUIET | dict(os.environ) | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1", "PATH": path}
 
 
 class Child:
@@ -61,13 +57,12 @@ class Child:
             self._begin = file.tell()
             # In a session of its own: Ctrl-C is for us, who then end it in good order.
             self._process = subprocess.Popen(
-                words,
+                [sys.executable, "-I", "-S", str(LEASH), *words],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 env=environment(home),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
 
     def code(self) -> int | None:

@@ -37,6 +37,8 @@ class Rules:
     """The fewest messages that make a round; with fewer it is repeated."""
     norm_bound: float = 1e9
     """Messages with a larger L2 norm are refused."""
+    start_with: int = 0
+    """The agents that must be there before the first exchange; 0: all of them."""
 
 
 def to_agents(config: Config) -> str:
@@ -58,6 +60,7 @@ def check(config: Config, rules: Rules) -> None:
     require(config.seeds == 1, "a federation between machines runs one seed: leave out --seeds")
     require(config.attack == "none", "attacks are the agents' business: leave out --attack here, and give it to fedpg join")
     require(0 < rules.deadline < 1e6, f"deadline must be a positive number of seconds, not {rules.deadline}")
+    require(0 <= rules.start_with <= config.agents, f"start-with must be from 0 to the {config.agents} agents, not {rules.start_with}")
     require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
     complete, taking_part = resolve(config), participation_of(config).taking_part(config.agents)
     require(rules.quorum <= taking_part, f"quorum {rules.quorum} is more than the {taking_part} agents of a round")
@@ -100,6 +103,7 @@ def federate(
             asking,
             root=config.seed,
             quorum=rules.quorum,
+            start_with=rules.start_with or config.agents,
             participation=participation,
             withheld=config.noise > 0,
         )

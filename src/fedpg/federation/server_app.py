@@ -34,7 +34,7 @@ def serve(grid: Any, asked: dict[str, Any]) -> None:
     resume = bool(asked["resume"]) and stored.exists()
     config = Config(**configs.read(stored if resume else Path(asked["config"])))
     board = Board(own / STATUS, resolve(config))
-    rules = Rules(float(asked["deadline"]), int(asked["quorum"]), float(asked["norm-bound"]))
+    rules = Rules(float(asked["deadline"]), int(asked["quorum"]), float(asked["norm-bound"]), int(asked["start-with"]))
     owner = owner_of(Path(asked["keys"])) if asked["keys"] else lambda node: None
     try:
         federate(

@@ -122,6 +122,7 @@ class SuperLink:
             "deadline": float(rules.deadline),
             "quorum": rules.quorum,
             "norm-bound": float(rules.norm_bound),
+            "start-with": rules.start_with,
         }
         (self._own / PROCESS).unlink(missing_ok=True)
         asked = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
