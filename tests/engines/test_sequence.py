@@ -125,9 +125,9 @@ def test_a_seed_that_fails_in_the_middle_of_a_round_is_as_it_was_before_the_roun
 
 
 def test_floats_of_every_exchange():
-    """Up: three messages of 2. Down: params and common, then whatever a prelude changed: common, twice."""
+    """Up: three messages of 2 from each agent. Down: params and common, then whatever a prelude changed: common, twice."""
     engine = started(Simulator, -1, -1, -1)
-    assert engine.traffic == (0, 0, 3 * 3 * 2, 3 * (4 + 2 + 2), 0)
+    assert engine.traffic == (0, 0, 3 * 3 * 2, 3 * (4 + 2 + 2), 0, 0, 3)
     assert started(Debug, -1, -1, -1).traffic == engine.traffic
 
 
