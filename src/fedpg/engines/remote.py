@@ -33,6 +33,8 @@ TRIES = 3
 """How often agents are asked that answer, but with nothing that can be used, before the run stops."""
 PAUSE = 1.0
 """Seconds before they are asked again."""
+COME_BACK = 30.0
+"""Seconds that agents get to come back after the server was restarted, before it goes on with those that are there."""
 
 
 class Fewest(NamedTuple):
@@ -88,6 +90,7 @@ class Remote:
         self._fewest, self._start_with = Fewest(0, 0), start_with
         self._out = self._silent = np.zeros(self.count, bool)
         self._programs: dict[Any, Callable[..., Any]] = {}
+        self._reports: Report | None = None
         self._state: SeedState | None = None
 
     def agents(self) -> Any:
@@ -141,7 +144,9 @@ class Remote:
             if refusals == TRIES:
                 after = self._state._replace(failed=jnp.asarray(round, self._state.failed.dtype))
                 break
-            self._asking.note(None, f"fewer than {self._quorum} usable messages: the exchange is repeated")
+            few = self._fewest.usable < self._quorum
+            reason = f"fewer than {self._quorum} usable messages" if few else "numbers that are not finite came of the messages"
+            self._asking.note(None, f"{reason}: the exchange is repeated")
             time.sleep(PAUSE)
         self._state = jax.block_until_ready(after)
 
@@ -172,10 +177,11 @@ class Remote:
 
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
         """Asks the candidates. Whoever does not answer is wanted least."""
-        template = Report(*jax.eval_shape(select.report, jax.random.key(0), params, trees.take(self._own, 0)))
-        template = template._replace(info=no_info())
+        if self._reports is None:
+            one, _ = jax.eval_shape(select.report, jax.random.key(0), params, trees.take(self._own, 0))
+            self._reports = Report(one, no_info())
         wanted = tasks.Task(tasks.REPORT, "", "", round=int(moment.round), purpose=int(Purpose.REPORT))
-        found = stacked(self._asking.ask(wanted, params, template, np.asarray(ids), None, None), template)
+        found = stacked(self._asking.ask(wanted, params, self._reports, np.asarray(ids), None, None), self._reports)
         return found.report, found.info
 
     def once(self, what: str, function: Callable[..., Any], *args: Any, **constants: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -162,8 +164,10 @@ class SuperLink:
         self._submit(True)
 
     def stop(self) -> None:
-        """Ends all processes."""
+        """Ends all processes. Our ServerApp is in a session of its own: it would outlive a SuperLink that was killed."""
         self._link.stop()
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((self._own / PROCESS).read_text()), signal.SIGKILL)
 
 
 def _is_dead(process: int) -> bool:
