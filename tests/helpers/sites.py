@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from fedpg.engines import packets, tasks
 from fedpg.federation.site import Site
-from fedpg.federation.work import Own
+from fedpg.federation.work import Own, Work
 from fedpg.store.config import Config
+from fedpg.training import setup
 
 Meddle = Callable[[int, tasks.Task, bytes, bytes], bytes | str]
 """(agent, task, packet, answer) -> what the server gets instead of `answer`."""
@@ -43,8 +45,27 @@ class Direct:
         return found
 
 
+@functools.cache
+def plan(config: Config) -> setup.Plan:
+    """One algorithm for all agents of a configuration, so that it is traced and compiled once."""
+    asked = setup.plan(config)
+    algorithm = asked.algorithm_of({})
+    return asked._replace(algorithm_of=lambda setting: algorithm)
+
+
+@functools.cache
+def work_of(config: Config, own: Own) -> Work:
+    """An agent's half of a run, the same for all its sites. Those in Python, which have events, are made anew."""
+    return Work(config, own, plan)
+
+
+def site_of(own: Own, folder: Path, tell: Callable[[str], None] = lambda line: None) -> Site:
+    """A site that need not compile what another one has compiled in this process."""
+    return Site(own, folder, tell, Work if ":" in own.env else work_of)
+
+
 def sites_of(config: Config, folder: Path | None = None, **own: object) -> dict[int, Site]:
     """One site for every agent of `config`, each with the environment it would have in the simulator."""
     folder = folder or Path(tempfile.mkdtemp())
     chosen = {"heterogeneity": config.heterogeneity, "env_option": config.env_option} | own
-    return {i: Site(Own(i, config.env, **chosen), folder / f"agent-{i}") for i in range(config.agents)}
+    return {i: site_of(Own(i, config.env, **chosen), folder / f"agent-{i}") for i in range(config.agents)}

@@ -64,7 +64,7 @@ def unpack(data: bytes, most_bytes: int = 1 << 30) -> Packet:
     if length > min(LONGEST_HEADER, len(data) - START):
         raise Refused("a packet cut short")
     try:
-        header = json.loads(data[START : START + length].decode())
+        header = json.loads(data[START : START + length].decode(), parse_constant=_no_number)
         found = safetensors.deserialize(data[START + length :])
         arrays = {name: _array(about) for name, about in found}
     except (ValueError, RecursionError, safetensors.SafetensorError, KeyError, TypeError, OverflowError) as error:
@@ -72,6 +72,10 @@ def unpack(data: bytes, most_bytes: int = 1 << 30) -> Packet:
     if not isinstance(header, dict):
         raise Refused("a damaged packet (no header)")
     return Packet(header, arrays)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _array(about: dict[str, Any]) -> np.ndarray:
@@ -83,8 +87,8 @@ def _array(about: dict[str, Any]) -> np.ndarray:
 
 def schema(arrays: dict[str, Any]) -> str:
     """A digest of the names, types and shapes of arrays (or of `jax.ShapeDtypeStruct`s): equal if and only if they fit each other."""
-    lines = sorted(f"{name} {np.dtype(array.dtype).str} {list(array.shape)}" for name, array in arrays.items())
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+    facts = sorted([name, np.dtype(array.dtype).str, *array.shape] for name, array in arrays.items())
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def checked(arrays: dict[str, np.ndarray], template: dict[str, Any], largest_norm: float = math.inf) -> dict[str, np.ndarray]:

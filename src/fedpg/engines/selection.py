@@ -53,9 +53,11 @@ class Selector(NamedTuple):
     reporting: int
     report: Report | None
 
-    def drawn(self, moment: Moment, agents: int) -> jax.Array:
-        """The candidates, (c,), in random order; without a rule the participants themselves, (m,)."""
+    def drawn(self, moment: Moment, agents: int, absent: jax.Array | None = None) -> jax.Array:
+        """The candidates, (c,), in random order; without a rule the participants themselves, (m,). The `absent`, (N,), come last."""
         order = jax.random.permutation(moment.key(Purpose.SELECT), agents)
+        if absent is not None:
+            order = order[jnp.argsort(absent[order], stable=True)]
         return order[: self.reporting or self.taking_part]
 
     def elected(self, candidates: jax.Array, reports: jax.Array) -> jax.Array:

@@ -110,10 +110,12 @@ def warm_up(algorithm: Algorithm, number: int, moment: Moment, state: SeedState,
     return rounds.conclude(state, after, sound, moment.round)
 
 
-def _selected(select: Selector, algorithm: Algorithm, moment: Moment, state: SeedState, agents: Any, call: Calls) -> tuple[Who, SeedState]:
+def _selected(
+    select: Selector, algorithm: Algorithm, moment: Moment, state: SeedState, agents: Any, call: Calls, absent: jax.Array | None
+) -> tuple[Who, SeedState]:
     """The participants, and the state with what finding them has cost."""
     count = jax.tree.leaves(agents)[0].shape[0]
-    ids = select.drawn(moment, count)
+    ids = select.drawn(moment, count, absent)
     if select.report is not None:
         params = algorithm.deployed(state.server.shared, trees.take(state.agents, 0))
         reports, infos = call.report(moment, select, params, ids, trees.take(agents, ids))
@@ -127,7 +129,15 @@ def stages_of_a_round(algorithm: Algorithm) -> list[Stage]:
     return [*(Stage(Purpose.PRELUDE, number) for number in range(len(algorithm.prelude))), Stage(Purpose.TRAIN)]
 
 
-def play(algorithm: Algorithm, select: Selector | None, moment: Moment, state: SeedState, agents: Any, call: Calls) -> SeedState:
+def play(
+    algorithm: Algorithm,
+    select: Selector | None,
+    moment: Moment,
+    state: SeedState,
+    agents: Any,
+    call: Calls,
+    absent: jax.Array | None = None,
+) -> SeedState:
     """The state of a seed after a round.
 
     Args:
@@ -137,11 +147,12 @@ def play(algorithm: Algorithm, select: Selector | None, moment: Moment, state: S
         state: before it.
         agents: leading axis N.
         call: how the engine calls functions.
+        absent: who is chosen only if too few others are there, (N,); nobody by default.
     """
     members = participants(algorithm, agents)
     who, after = _everyone(members), state
     if select is not None:
-        who, after = _selected(select, algorithm, moment, state, agents, call)
+        who, after = _selected(select, algorithm, moment, state, agents, call, absent)
     members = who.gather(members)
     present, sound = jnp.ones(len(who.numbers()), bool), jnp.asarray(True)
     for stage in stages_of_a_round(algorithm):

@@ -64,6 +64,8 @@ class Answer:
     """Who answers."""
     error: str = ""
     """Why there are no arrays; empty if there are."""
+    withheld: bool = False
+    """Whether the agent keeps what was asked for to itself, as it may with reports and evaluations."""
     fresh: bool = False
     """Whether the state to start from was not there any more, so that the agent began anew."""
     events: tuple[str, ...] = ()

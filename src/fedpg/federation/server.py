@@ -27,6 +27,10 @@ NOT_SENT = ("env", "env_option", "heterogeneity", "backend", "engine")
 """What of a configuration is no agent's business, or its own."""
 
 
+LinkOf = Callable[[Terms, Callable[[str], None]], Link]
+"""From what all tasks have in common, and a function that puts a line on the record, to the way to the agents."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Rules:
     """How a server treats its agents."""
@@ -67,10 +71,30 @@ def check(config: Config, rules: Rules) -> None:
     require(complete.algorithm != "pooled", "pooled needs all environments in one place: it cannot run between machines")
 
 
+def engine_of(config: Config, run: str, link_of: LinkOf, rules: Rules, watcher: Watcher | None = None) -> Remote:
+    """The engine of a complete configuration; `run` is the name under which agents keep their states."""
+    asked, participation = plan(config), participation_of(config)
+    _, own = make_agents(asked.agents_of, asked.more["prepare"], config.seed, 1, jax.devices("cpu")[0])
+    terms = Terms(run, to_agents(config), rules.deadline, rules.norm_bound)
+    asking = Asking(terms, watcher)
+    asking.link = link_of(terms, functools.partial(asking.note, None))
+    return Remote(
+        asked.problem,
+        asked.algorithm_of({}),
+        trees.take(own, 0),
+        asking,
+        root=config.seed,
+        quorum=rules.quorum,
+        start_with=rules.start_with or config.agents,
+        participation=participation,
+        withheld=config.noise > 0,
+    )
+
+
 def federate(
     config: Config,
     out: Path | str,
-    link_of: Callable[[Terms, Callable[[str], None]], Link],
+    link_of: LinkOf,
     *,
     rules: Rules = Rules(),  # noqa: B008 - frozen
     resume: bool = False,
@@ -91,21 +115,6 @@ def federate(
     check(config, rules)
 
     def make_engine(config: Config) -> Remote:
-        asked, participation = plan(config), participation_of(config)
-        _, own = make_agents(asked.agents_of, asked.more["prepare"], config.seed, 1, jax.devices("cpu")[0])
-        terms = Terms(run_name(Path(out)), to_agents(config), rules.deadline, rules.norm_bound)
-        asking = Asking(terms, watcher)
-        asking.link = link_of(terms, functools.partial(asking.note, None))
-        return Remote(
-            asked.problem,
-            asked.algorithm_of({}),
-            trees.take(own, 0),
-            asking,
-            root=config.seed,
-            quorum=rules.quorum,
-            start_with=rules.start_with or config.agents,
-            participation=participation,
-            withheld=config.noise > 0,
-        )
+        return engine_of(config, run_name(Path(out)), link_of, rules, watcher)
 
     return train(dataclasses.replace(config, engine=BETWEEN_MACHINES), out, resume=resume, progress=progress, make_engine=make_engine)

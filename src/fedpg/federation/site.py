@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -36,10 +37,17 @@ class Site:
         own: what it decides for itself.
         folder: its own, for states.
         tell: called with one line for each thing that a person there may want to know.
+        work_of: what does the work for a configuration.
     """
 
-    def __init__(self, own: Own, folder: Path, tell: Callable[[str], None] = lambda line: None) -> None:
-        self._own, self._folder, self._tell = own, folder, tell
+    def __init__(
+        self,
+        own: Own,
+        folder: Path,
+        tell: Callable[[str], None] = lambda line: None,
+        work_of: Callable[[Config, Own], Work] = Work,
+    ) -> None:
+        self._own, self._folder, self._tell, self._work_of = own, folder, tell, work_of
         self._busy = threading.Lock()
         self._work: tuple[str, Work] | None = None
 
@@ -60,11 +68,12 @@ class Site:
                 self._busy.release()
             return packets.pack(tasks.write(dataclasses.replace(header, **more, schema=packets.schema(arrays))), arrays)
         except Exception as error:  # whatever it is, the server must hear of it, and this agent must live on
-            line = str(error) if isinstance(error, (Refused, UserError)) else f"{type(error).__name__}: {error}"
-            line = tasks.one_line(line.strip().splitlines()[0] if line.strip() else type(error).__name__)
-            self._tell(f"task not done: {line}")
-            events = self._work[1].events() if self._work else ()
-            return packets.pack(tasks.write(dataclasses.replace(header, error=line, events=events)), {})
+            ours = isinstance(error, (Refused, UserError))
+            self._tell(f"task not done: {tasks.one_line(str(error) if ours else f'{type(error).__name__}: {error}')}")
+            # The text of somebody else's exception may quote what its environment saw.
+            line = str(error) if ours else f"{type(error).__name__}, of which its own log says more"
+            events = self._events(self._work[1]) if self._work else ()
+            return packets.pack(tasks.write(dataclasses.replace(header, error=tasks.one_line(line), events=events)), {})
 
     def _do(self, task: Task, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Fields of the answer's header, and its arrays."""
@@ -74,23 +83,32 @@ class Site:
         first_shared, first_state = work.beginning
         if task.kind == tasks.REPORT:
             like = work.algorithm.deployed(first_shared, first_state)
-            return {"events": work.events()}, wire.flatten(work.report(task, _read(like, arrays)))
+            if work.withheld:
+                return {"withheld": True}, {}
+            return {"events": self._events(work)}, wire.flatten(work.report(task, _read(like, arrays)))
         shared, states = _read(first_shared, arrays), States(self._folder, task.run)
         found = first_state if task.start == tasks.BEGINNING else states.load(task.start, first_state)
         state = first_state if found is None else found
+        if task.kind == tasks.EVALUATE and work.withheld:
+            return {"withheld": True}, {}
         if task.kind == tasks.EVALUATE:
             sent = wire.flatten(self._evaluate(work, task, shared, state))
         elif task.kind == tasks.UPDATE:
             sent, state = self._update(work, task, shared, state)
             states.save(task.result, state)
-            states.forget_all_but({task.start, task.keep, task.result})
+            states.forget_before(task.result, but={task.start, task.keep})
         else:
             raise Refused("a task of a kind that this version of fedpg does not know")
-        return {"events": work.events(), "fresh": found is None}, sent
+        return {"events": self._events(work), "fresh": found is None}, sent
+
+    def _events(self, work: Work) -> tuple[str, ...]:
+        """What the server hears of what went wrong; people here are told all of it."""
+        events = work.events()
+        for event in events:
+            self._tell(f"in the environment: {event}")
+        return () if work.withheld else tuple(first_words(event) for event in events[: tasks.MOST_EVENTS])
 
     def _evaluate(self, work: Work, task: Task, shared: Any, state: Any) -> Any:
-        if work.withheld:
-            raise Refused("this agent keeps its scores to itself")
         grade = work.evaluate(task, shared, state)
         self._tell(f"after {task.round} rounds: return {float(grade.total_return):.2f} here")
         return grade
@@ -120,8 +138,19 @@ class Site:
             config = resolve(self._own.configuration(theirs))
             if config.noise < self._own.least_noise:
                 raise Refused(f"the server asks for noise {config.noise}, this agent for at least {self._own.least_noise}")
-            self._work = task.config, Work(config, self._own)
+            if config.noise == 0 and self._own.most_epsilon > 0:
+                raise Refused("the server asks for no noise, and without it no message keeps within this agent's privacy budget")
+            self._work = task.config, self._work_of(config, self._own)
         return self._work[1]
+
+
+def first_words(event: str) -> str:
+    """What of an event may leave: what comes after a colon or a digit may be a number that the environment made.
+
+    >>> first_words("step raised ValueError: 3.7 is too much"), first_words("observation holds 1e+300")
+    ('step raised ValueError', 'observation holds')
+    """
+    return tasks.one_line(re.match(r"[^:\d(-]*", event)[0].strip() or "something went wrong")
 
 
 def _read(like: Any, arrays: dict[str, Any]) -> Any:

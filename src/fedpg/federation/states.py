@@ -12,12 +12,14 @@ from typing import Any
 
 from fedpg.engines import wire
 from fedpg.engines.packets import Refused
-from fedpg.errors import UserError
+from fedpg.errors import UserError, require
 from fedpg.store import checkpoint
 from fedpg.store.folder import write_atomically
 from fedpg.theory.privacy import epsilon, separation
 
 RUNS_KEPT = 3
+LARGEST_DELTA = 1e-5
+"""Of an agent's own account. The delta of a run is its server's choice, and a larger one makes any epsilon look small."""
 NAME = re.compile(r"[0-9a-z-]{1,64}")
 
 
@@ -51,10 +53,10 @@ class States:
         """Writes state `number` so that a crash leaves either all of it or nothing."""
         checkpoint.write(self._path(number), wire.flatten(state), {"number": number})
 
-    def forget_all_but(self, numbers: set[int]) -> None:
-        """Removes the other states."""
+    def forget_before(self, number: int, but: set[int]) -> None:
+        """Removes the older states, but for some. Later ones stay: a task that is done late must not undo what came after it."""
         for path in self._folder.glob("*.safetensors"):
-            if path.stem.isdigit() and int(path.stem) not in numbers:
+            if path.stem.isdigit() and int(path.stem) < number and int(path.stem) not in but:
                 path.unlink(missing_ok=True)
 
     def _path(self, number: int) -> Path:
@@ -72,10 +74,19 @@ class Ledger:
         self._path = folder / "ledger.json"
 
     def after(self, noise: float, delta: float) -> tuple[float, float]:
-        """mu^2, and epsilon at `delta`, after one more message."""
-        spent = json.loads(self._path.read_text())["mu_squared"] if self._path.exists() else 0.0
-        total = spent + separation(noise, 1) ** 2
-        return total, epsilon(2.0 / math.sqrt(total), 1, delta)
+        """mu^2, and epsilon at `delta` or `LARGEST_DELTA`, after one more message."""
+        total = self._spent() + separation(noise, 1) ** 2
+        return total, epsilon(2.0 / math.sqrt(total), 1, min(delta, LARGEST_DELTA))
+
+    def _spent(self) -> float:
+        if not self._path.exists():
+            return 0.0
+        try:
+            spent = float(json.loads(self._path.read_text())["mu_squared"])
+        except (ValueError, KeyError, TypeError):
+            spent = math.nan
+        require(0.0 <= spent < math.inf, "the ledger of what this agent has given away is damaged: restore it from a copy")
+        return spent
 
     def write(self, total: float) -> None:
         """Puts it on record, before the message leaves."""

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,19 +16,19 @@ from fedpg import trees
 from fedpg.algorithms.aggregation import as_rows, real_part
 from fedpg.algorithms.base import LocalInfo
 from fedpg.algorithms.tampering import ON_MESSAGES
+from fedpg.engines.answers import Grade, Report, Update
 from fedpg.engines.keys import Moment, Purpose, agent_key
 from fedpg.engines.packets import Refused
-from fedpg.engines.remote import Grade, Report, Update
 from fedpg.engines.round import no_info
 from fedpg.engines.selection import selector
-from fedpg.engines.sequence import Stage
+from fedpg.engines.sequence import Stage, stages_of_a_round
 from fedpg.engines.simulator import COMPILER_OPTIONS
 from fedpg.engines.tasks import Task
 from fedpg.envs.python.world import per_agent
 from fedpg.gradients import suspects
 from fedpg.problem import Usage
 from fedpg.store.config import Config, parse_options
-from fedpg.training.setup import participation_of, plan
+from fedpg.training.setup import Plan, participation_of, plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Own:
 
     def configuration(self, theirs: Config) -> Config:
         """The server's configuration with this agent's environment."""
-        lies = {"attack": self.attack, "attackers": 1.0} if self.attack in suspects.ATTACKS else {}
+        lies = {"attack": self.attack if self.attack in suspects.ATTACKS else "none", "attackers": 1.0}
         own = {name: getattr(self, name) for name in ("env", "heterogeneity", "env_option", "backend")}
         return dataclasses.replace(theirs, **own, **lies)
 
@@ -83,12 +84,13 @@ class Work:
     Args:
         config: complete, with the agent's own environment.
         own: what it decides for itself.
+        plan: what a configuration asks for; agents of one process may share it.
 
     Attributes:
         withheld: whether it keeps its scores and costs to itself.
     """
 
-    def __init__(self, config: Config, own: Own) -> None:
+    def __init__(self, config: Config, own: Own, plan: Callable[[Config], Plan] = plan) -> None:
         if not 0 <= own.agent < config.agents:
             raise Refused(f"there is no agent {own.agent} in a federation of {config.agents}")
         self.config, self._agent, self._attack = config, own.agent, own.attack
@@ -102,6 +104,7 @@ class Work:
         prepared = asked.more["prepare"](mine) if asked.more["prepare"] else mine
         self._own = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[0, 0], prepared), self._device)
         self._select = selector(participation_of(config), self.problem, self.algorithm, trees.broadcast(self._own, config.agents))
+        self._stages = [*(Stage(Purpose.WARMUP, i) for i in range(len(self.algorithm.warmup))), *stages_of_a_round(self.algorithm)]
         self._compiled = functools.cache(self._compile)
 
     @functools.cached_property
@@ -113,7 +116,9 @@ class Work:
 
     def update(self, task: Task, shared: Any, agent_state: Any) -> tuple[Update, Any]:
         """What is sent, and the state that follows."""
-        stage = Stage(Purpose(task.purpose), task.number)
+        stage = next((stage for stage in self._stages if stage == (task.purpose, task.number)), None)
+        if stage is None:
+            raise Refused("an exchange that this algorithm does not have")
         message, agent_state, info = self._compiled(stage)(self._key(stage, task.round), shared, agent_state, self._own)
         if self._attack in ON_MESSAGES:
             message = lie(message, self._attack)
@@ -135,7 +140,7 @@ class Work:
         return Grade(found.total_return, found.objective)
 
     def events(self) -> tuple[str, ...]:
-        """What went wrong in the environment since the last call."""
+        """What went wrong in the environment since the last call, one line each, for people on the agent's side."""
         if self.host is None:
             return ()
         found, self.host.events[:] = list(self.host.events), []
