@@ -13,6 +13,7 @@ VERBS = {
     "demo": "five different CartPoles, one policy: a table and a picture",
     "serve": "lead a federation between machines, on Flower",
     "join": "take part in one as an agent, with an environment that nobody else sees",
+    "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "theory": "the theorems' beta, step-sizes and B for given constants",
     "bench": "speed on MuJoCo tasks, as ratios against named peers measured in the same run",
     "doctor": "what is installed, which devices there are, what is missing for what",
