@@ -42,7 +42,9 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     text = json.dumps(header, allow_nan=False).encode()
     if len(text) > LONGEST_HEADER:
         raise Refused(f"a header of {len(text)} bytes is longer than {LONGEST_HEADER}")
-    return MAGIC + len(text).to_bytes(4, "big") + text + safetensors.numpy.save(arrays)
+    # safetensors copies the memory where an array begins, whatever its strides
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return MAGIC + len(text).to_bytes(4, "big") + text + safetensors.numpy.save(whole)
 
 
 def unpack(data: bytes, most_bytes: int = 1 << 30) -> Packet:
