@@ -20,6 +20,9 @@ HEAVY = {
     "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "experiments/peers.py"],
     "flwr": ["engines/flower/link.py", "engines/flower/relay.py", "federation/app/fedpg_app/server.py"],
     "cryptography": ["federation/certificates.py"],
+    "httpx": ["federation/gate.py"],
+    "starlette": ["federation/gate.py"],
+    "uvicorn": ["federation/gate.py"],
     "torch": [],
 }
 FILES = sorted(SOURCE.rglob("*.py"))
