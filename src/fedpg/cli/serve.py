@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         folder.require_empty()
         file = Path(options.config)
 
-    from fedpg.federation import page, terminal
+    from fedpg.federation import terminal
     from fedpg.federation.processes import split_address
     from fedpg.federation.server import Rules, check
     from fedpg.federation.server_app import STATUS
@@ -73,7 +73,11 @@ def main(argv: list[str]) -> int:
     service = Service(file, folder.path, options.address, Path(options.keys) if options.keys else None, rules)
     if options.insecure:
         console.print("--insecure: no encryption, and whoever reaches the port may join", style="bold", highlight=False)
-    watched = None if options.status == "none" else page.serve(folder.federation / STATUS, *split_address(options.status))
+    watched = None
+    if options.status != "none":
+        from fedpg.federation import page
+
+        watched = page.serve(folder.federation / STATUS, *split_address(options.status))
     try:
         if watched:
             console.print(f"status page: http://{watched.address}", highlight=False)

@@ -1,0 +1,151 @@
+"""Federations of real processes on this machine: `fedpg serve` and `fedpg join` with all that they start, none of which is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fedpg.federation.processes import free_port
+from fedpg.store.config import Config, to_toml
+
+MARK = "FEDPG_TEST_FEDERATION"
+"""A variable in the environment of everything that a federation starts: what it is found by."""
+QUICK = {"local_steps": 2, "batch": 2, "horizon": 10, "eval_every": 100, "agents": 3, "rounds": 4}
+"""A run whose rounds take no time but Flower's."""
+
+
+class Real:
+    """One federation in a folder.
+
+    Args:
+        folder: where everything goes.
+        flags: more of `fedpg serve`'s.
+        config: fields of `Config`, over `QUICK`.
+    """
+
+    def __init__(self, folder: Path, flags: tuple[str, ...] = (), **config: Any) -> None:
+        self.folder, self.out, self.flags = folder, folder / "run", flags
+        self.address, self.secure = f"127.0.0.1:{free_port()}", ("--insecure",)
+        self.mark = uuid.uuid4().hex
+        self.config = Config(**({"env": "random-mdp", "algorithm": "fedsvrpg-m"} | QUICK | config))
+        (folder / "fed.toml").write_text(to_toml(self.config))
+        self.processes: dict[str, subprocess.Popen] = {}
+
+    def start(self, name: str, *words: str) -> subprocess.Popen:
+        """`fedpg WORDS`, in a session of its own, what it prints in NAME.log."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            environment = dict(os.environ) | {MARK: self.mark, "JAX_COMPILATION_CACHE_DIR": str(self.folder.parent / "xla")}
+            command = [sys.executable, "-m", "fedpg", *words]
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        return self.processes[name]
+
+    def serve(self, *more: str) -> subprocess.Popen:
+        """The server; `--resume` among `more` goes on with its run."""
+        given = () if "--resume" in more else ("--config", str(self.folder / "fed.toml"))
+        words = (*given, "--out", str(self.out), "--address", self.address, "--status", "none", *self.secure, *self.flags, *more)
+        return self.start("serve", "serve", *words)
+
+    def join(self, agent: int, *more: str, env: str | None = None) -> subprocess.Popen:
+        """Agent `agent`."""
+        words = ("--server", self.address, "--agent-id", str(agent), "--env", env or self.config.env, *self.secure)
+        return self.start(f"join-{agent}", "join", *words, "--folder", str(self.folder / f"agent-{agent}"), *more)
+
+    def finish(self, seconds: float = 240.0) -> list[dict[str, Any]]:
+        """Waits for the server to end well; the rows of its metrics."""
+        code = self.processes["serve"].wait(seconds)
+        assert code == 0, f"serve ended with {code}:\n{self.log('serve')}"
+        return self.lines("metrics.jsonl")
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The lines of a file of the run folder."""
+        path = self.out / name
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def events(self, agent: int | None = None) -> list[dict[str, Any]]:
+        """What went wrong, with one agent or with all."""
+        return [event for event in self.lines("events.jsonl") if agent is None or event["agent"] == agent]
+
+    def log(self, name: str) -> str:
+        """What a process has printed."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
+        """Returns when `condition` holds."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"not within {seconds} s:\n{self.log('serve')}"
+            assert "serve" not in self.processes or self.processes["serve"].poll() in (None, -9), self.log("serve")
+            time.sleep(0.2)
+
+    def status(self) -> dict[str, Any]:
+        """What the server says of itself; empty before it says anything."""
+        with contextlib.suppress(OSError, json.JSONDecodeError):
+            return json.loads((self.out / "federation" / "status.json").read_text())
+        return {}
+
+    def round(self) -> int:
+        """Rounds done."""
+        return self.status().get("round", -1)
+
+    def kill(self, name: str) -> None:
+        """`kill -9` of a process and of whatever it has started."""
+        root = self.processes[name].pid
+        for process in (*descendants(root), root):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self.processes[name].wait()
+
+    def close(self) -> list[int]:
+        """Ends everything in good order; the processes that had to be killed because they outlived that."""
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(15)
+        end = time.monotonic() + 15
+        while (left := self.alive()) and time.monotonic() < end:
+            time.sleep(0.2)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        return left
+
+    def alive(self) -> list[int]:
+        """Every process that this federation has started, directly or not."""
+        wanted, found = f"{MARK}={self.mark}".encode(), []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if wanted in (path / "environ").read_bytes() and (path / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                    found.append(int(path.name))
+        return found
+
+
+def descendants(process: int) -> list[int]:
+    """All processes that a process has started, and those that they have started."""
+    children = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rsplit(")", 1)[1].split()[1]) == process:
+                children.append(int(path.parent.name))
+    return [found for child in children for found in (*descendants(child), child)]
+
+
+@contextlib.contextmanager
+def federation(folder: Path, flags: tuple[str, ...] = (), **config: Any) -> Iterator[Real]:
+    """A federation that ends with the test, and fails it if a process does not."""
+    real = Real(folder, flags, **config)
+    try:
+        yield real
+    finally:
+        left = real.close()
+    assert not left, "processes outlived their federation"
