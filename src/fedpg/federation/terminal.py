@@ -17,7 +17,7 @@ from fedpg.federation import snapshot
 from fedpg.federation.snapshot import Status
 from fedpg.federation.status_file import read
 from fedpg.federation.telling import Teller
-from fedpg.federation.wording import ago, amount, duration, happening, moment, needs_a_look, present, result, sparks, standing
+from fedpg.federation.wording import ago, amount, duration, happening, moment, needs_a_look, present, result, size, sparks, standing
 
 PER_SECOND = 4
 COLOURS = {snapshot.WAITING: "yellow", snapshot.FINISHED: "green", snapshot.STOPPED: "yellow", snapshot.FAILED: "bold red"}
@@ -106,7 +106,7 @@ def _costs(status: Status) -> str:
     metrics = status.metrics
     floats = f"numbers up {amount(metrics.floats_up)}, down {amount(metrics.floats_down)}"
     private = "" if metrics.epsilon is None else f"; epsilon {metrics.epsilon:.3g}"
-    sent = f"bytes up {amount(status.bytes_received)}, down {amount(status.bytes_sent)}"
+    sent = f"{size(status.bytes_received)} up, {size(status.bytes_sent)} down"
     return f"{amount(metrics.env_steps)} env steps; {floats}; {sent}{private}"
 
 

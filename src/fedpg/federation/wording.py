@@ -12,12 +12,12 @@ SPARKS = "▁▂▃▄▅▆▇█"
 def duration(seconds: float) -> str:
     """A time span in one unit.
 
-    >>> [duration(s) for s in (0.25, 12, 200, 7200, 200_000)]
-    ['0.2 s', '12 s', '3 min', '2 h', '2 days']
+    >>> [duration(s) for s in (0.25, 3, 12.4, 200.0, 7200, 200_000)]
+    ['0.2 s', '3 s', '12 s', '3 min', '2 h', '2 days']
     """
     for unit, length, limit in (("s", 1, 100), ("min", 60, 6000), ("h", 3600, 48 * 3600)):
         if seconds < limit:
-            return f"{seconds / length:.{1 if seconds < 9.95 else 0}f} {unit}"
+            return f"{seconds / length:.{1 if seconds < 9.95 and isinstance(seconds, float) else 0}f} {unit}"
     return f"{seconds / 86400:.0f} days"
 
 
@@ -26,7 +26,7 @@ def ago(when: float | None, now: float) -> str:
     if when is None:
         return "never"
     # Clocks may differ by a little, and nobody wants to read of the future.
-    return "now" if now - when < 2 else f"{duration(now - when)} ago"
+    return "now" if now - when < 2 else f"{duration(round(now - when))} ago"
 
 
 def amount(value: float) -> str:
@@ -40,6 +40,16 @@ def amount(value: float) -> str:
             return f"{value:.3g}{unit}"
         value /= 1000
     return f"{value:.3g} T"
+
+
+def size(count: int) -> str:
+    """Bytes.
+
+    >>> size(12), size(34_567)
+    ('12 B', '34.6 kB')
+    """
+    number, _, unit = amount(count).partition(" ")
+    return f"{number} {unit}B"
 
 
 def score(value: float | None) -> str:
