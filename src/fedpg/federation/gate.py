@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import socket
 import ssl
 import threading
@@ -82,8 +83,9 @@ class Gate:
         files = {}
         if way.keys is not None:
             files = {"ssl_certfile": str(way.keys / "server.pem"), "ssl_keyfile": str(way.keys / "server.key")}
-        routes = [Route("/v1/fleet/{call}", self._pass_on, methods=["POST"]), Route("/{rest:path}", self._refuse)]
-        app = Starlette(routes=routes, lifespan=self._calling)
+        routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
+        app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._calling)
+        app.router.redirect_slashes = False
         config = uvicorn.Config(app, log_config=None, access_log=False, http="h11", ws="none", server_header=False, **files)
         config.timeout_graceful_shutdown = 1
         try:
@@ -111,22 +113,20 @@ class Gate:
         async with httpx.AsyncClient(base_url=url, verify=secure, timeout=PATIENCE, trust_env=False, limits=limits) as self._link:
             yield
 
-    async def _refuse(self, request: Request, status: int = 404) -> Response:
+    async def _refuse(self, request: Request, error: Exception | None = None, status: int = 404) -> Response:
         self.refused += 1
         return Response(status_code=status)
 
-    async def _pass_on(self, request: Request) -> Response:
-        call = request.path_params["call"]
-        if call not in CALLS:
-            return await self._refuse(request)
+    async def _pass_on(self, call: str, request: Request) -> Response:
         stranger = bool(self._known) and request.headers.get(KEY_HEADER) not in self._known
         longest, body = LONGEST_OF_STRANGERS if stranger else LONGEST, bytearray()
         async for part in request.stream():
             body += part
             if len(body) > longest:
-                return await self._refuse(request, 413)
+                return await self._refuse(request, status=413)
         headers = [(name, value) for name, value in request.headers.items() if name not in HOP]
         try:
+            # The name from our own list: whatever else a path could mean to the SuperLink is gone.
             reply = await self._link.post(call, content=bytes(body), headers=headers)
         except httpx.TransportError:
             return Response(status_code=503)  # SuperNodes try again after this one
