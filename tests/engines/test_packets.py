@@ -179,6 +179,7 @@ def test_checked_tells_what_does_not_fit():
         checked({"a": good["a"]}, template)
     with pytest.raises(Refused, match=r"norm of 5 is above the bound of 4\.99"):
         checked(good, template, 4.99)
+    assert checked(good, template, 4.99, bounded="n") is good
     with pytest.raises(Refused, match="a norm of inf is above the bound of"):
         checked({"x": np.full(9, 1e308)}, {"x": jax.ShapeDtypeStruct((9,), "float64")}, 1e30)
 

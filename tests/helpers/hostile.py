@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fedpg.engines.packets import MAGIC, START
+from fedpg.engines.packets import MAGIC, START, pack, schema, unpack
+from fedpg.engines.tasks import LONGEST_TEXT
 
 ODD = (-1, 0, 2**31, 2**63, 1e308, "", "\n\x1b[31m", None, True, [], {}, [[[]]], "x" * 5000, "../../x")
 """Values for a header that nobody expects."""
+
+
+def assert_one_line(text: str) -> None:
+    """Fit for a log."""
+    assert text.isprintable()
+    assert len(text) <= LONGEST_TEXT
+    assert len(json.dumps(text)) < 6 * LONGEST_TEXT
 
 
 def edited(packet: bytes, change: Callable[[dict], object]) -> bytes:
@@ -64,3 +72,11 @@ def _rewritten(header: dict, rng: np.random.Generator) -> object:
         case _:
             header[name] = odd
     return header
+
+
+def with_arrays(packet: bytes, change: Callable[[dict[str, np.ndarray]], object], honest: bool = False) -> bytes:
+    """The packet with other arrays, and the old digest of them unless it is `honest`; `change` edits the arrays in place."""
+    header, arrays = unpack(packet)
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    change(arrays)
+    return pack(header | ({"schema": schema(arrays)} if honest else {}), arrays)

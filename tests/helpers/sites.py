@@ -25,15 +25,17 @@ class Direct:
         meddle: what happens to answers on their way; nothing by default.
 
     Attributes:
+        away: agents that cannot be reached now.
         seen: every packet that crossed it: (agent, task, packet, answer).
     """
 
     def __init__(self, sites: dict[int, Site], meddle: Meddle | None = None) -> None:
         self.sites, self.meddle = sites, meddle
+        self.away: set[int] = set()
         self.seen: list[tuple[int, tasks.Task, bytes, bytes | str]] = []
 
     def present(self) -> set[int]:
-        return set(self.sites)
+        return set(self.sites) - self.away
 
     def ask(self, sent: dict[int, bytes], seconds: float) -> dict[int, bytes | str]:
         found = {}

@@ -93,8 +93,12 @@ def schema(arrays: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
-def checked(arrays: dict[str, np.ndarray], template: dict[str, Any], largest_norm: float = math.inf) -> dict[str, np.ndarray]:
+def checked(
+    arrays: dict[str, np.ndarray], template: dict[str, Any], largest_norm: float = math.inf, bounded: str = ""
+) -> dict[str, np.ndarray]:
     """`arrays` if they have the names, types and shapes of `template`, are finite, and are no longer than `largest_norm`.
+
+    Only those whose names begin with `bounded` count for the norm.
 
     Raises:
         Refused: otherwise.
@@ -112,7 +116,7 @@ def checked(arrays: dict[str, np.ndarray], template: dict[str, Any], largest_nor
             if not np.isfinite(found).all():
                 raise Refused(f"{name} is not finite")
             with np.errstate(over="ignore"):  # an infinite norm is above every bound
-                square += float(np.sum(np.square(found, dtype=np.float64)))
+                square += float(np.sum(np.square(found, dtype=np.float64))) if name.startswith(bounded) else 0.0
     if not math.sqrt(square) <= largest_norm:
         raise Refused(f"a norm of {math.sqrt(square):.3g} is above the bound of {largest_norm:.3g}")
     return arrays

@@ -21,6 +21,9 @@ HELLO, UPDATE, REPORT, EVALUATE = "hello", "update", "report", "evaluate"
 BEGINNING = -1
 """The number of the state that an agent begins with."""
 
+MESSAGE = "message"
+"""What the names of a message's arrays begin with in the answer to an update."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:

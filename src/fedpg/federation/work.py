@@ -122,7 +122,8 @@ class Work:
         message, agent_state, info = self._compiled(stage)(self._key(stage, task.round), shared, agent_state, self._own)
         if self._attack in ON_MESSAGES:
             message = lie(message, self._attack)
-        costs = no_info() if self.withheld else LocalInfo(Usage(*info.usage[:3]), info.weights)
+        # Squares of weights may be more than a float can hold: no reason to do without the message.
+        costs = no_info() if self.withheld else LocalInfo(Usage(*info.usage[:3]), jax.tree.map(np.nan_to_num, info.weights))
         return Update(message, costs), agent_state
 
     def report(self, task: Task, params: Any) -> Report:
