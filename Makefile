@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow test-federation lint clean
 
 demo: .venv/plot.stamp
 	$(BIN)/fedpg demo
@@ -14,6 +14,10 @@ test: .venv/test.stamp
 
 test-slow: .venv/test.stamp
 	$(BIN)/pytest -m slow
+
+# Needs root: it makes network namespaces, and listens on the loopback interface.
+test-federation: .venv/test.stamp
+	$(BIN)/pytest -m federation -n 2 --dist worksteal
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check --fix src tests examples
