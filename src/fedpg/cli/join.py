@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     with RunFolder(folder).lock(), Worker(Site(own, folder / "states", tell).answer) as worker:
         tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for {options.server}")
-        node = SuperNode(options.server, options.agent_id, worker.path, folder, Path(options.keys) if options.keys else None)
+        node = SuperNode(options.server, options.agent_id, worker.path, folder, Path(options.keys) if options.keys else None, tell)
         try:
             node.wait()
         finally:

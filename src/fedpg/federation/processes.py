@@ -105,14 +105,13 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def wait_until_open(host: str, port: int, child: Child, seconds: float = 60.0) -> None:
-    """Returns when somebody listens on a port; raises if the process that should has ended."""
-    host = "127.0.0.1" if host in ("0.0.0.0", "") else host
+def wait_until_open(port: int, child: Child, seconds: float = 60.0) -> None:
+    """Returns when somebody listens on a port of this machine; raises if the process that should has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if child.code() is not None:
             raise UserError(f"{child.log.stem} ended with code {child.code()}: see {child.log}")
-        with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
             return
         time.sleep(0.1)
     raise UserError(f"{child.log.stem} does not listen on port {port} after {seconds:g} seconds: see {child.log}")

@@ -1,4 +1,4 @@
-"""The server's machine: a SuperLink, the agents' keys made known to it, and our ServerApp submitted, again if it dies."""
+"""The server's machine: a SuperLink behind a gate, the agents' keys made known to it, and our ServerApp submitted, again if it dies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fedpg.errors import UserError, require
 from fedpg.federation import processes, status
+from fedpg.federation.certificates import flower_key
+from fedpg.federation.gate import Gate, Way
 from fedpg.federation.keys import agent_keys
 from fedpg.federation.processes import Child
 from fedpg.federation.server import Rules
 from fedpg.federation.server_app import PROCESS, STATUS
-from fedpg.store.folder import RunFolder
+from fedpg.store.folder import RunFolder, write_atomically
 
 APP = Path(__file__).parent / "app"
 """The Flower app, for `flwr run`."""
@@ -25,6 +28,10 @@ CONNECTION = "fedpg"
 """What Flower's configuration calls our SuperLink."""
 TRIES = 5
 """How often a ServerApp that died is started again without a round having been finished."""
+REGISTERED = "registered.pem"
+"""The keys that the SuperLink's database has."""
+AT_ONCE = 4
+"""Flower's commands that run side by side."""
 POLL = 0.5
 
 
@@ -37,7 +44,7 @@ class Service:
     out: Path
     """The run folder."""
     address: str
-    """HOST:PORT where agents reach the SuperLink."""
+    """HOST:PORT where agents come."""
     keys: Path | None
     """The folder with the server's certificate and the agents' public keys; None: neither encryption nor authentication."""
     rules: Rules
@@ -54,18 +61,21 @@ class SuperLink:
     def __init__(self, service: Service, resume: bool) -> None:
         self._service, self._resume = service, resume
         self._own = RunFolder(service.out).federation
-        self._host, self._port = processes.split_address(service.address)
+        host, port = processes.split_address(service.address)
+        self._port = processes.free_port()
         for stale in (PROCESS, STATUS):
             (self._own / stale).unlink(missing_ok=True)
+        self._gate: Gate | None = None
         self._link = Child(self._words(), self._own / "superlink.log", self._home)
         self._tries, self._round = 0, -1
         try:
-            processes.wait_until_open(self._host, self._port, self._link)
+            processes.wait_until_open(self._port, self._link)
             self._write_connection()
-            self._register()
+            known = self._register()
+            self._gate = Gate(Way(host, port, self._port, service.keys, known))
             self._submit(resume)
         except BaseException:
-            self._link.stop()
+            self.stop()
             raise
 
     @property
@@ -74,7 +84,8 @@ class SuperLink:
 
     def _words(self) -> list[str]:
         database = ["--database", str(self._own / "superlink.db")]
-        words = [processes.command("flower-superlink"), "--host", self._host, "--port", str(self._port), *database]
+        # Only from this machine: see `fedpg.federation.gate`.
+        words = [processes.command("flower-superlink"), "--host", "127.0.0.1", "--port", str(self._port), *database]
         words += ["--disable-runtime-dependency-installation"]
         if (keys := self._service.keys) is None:
             return [*words, "--insecure"]
@@ -85,10 +96,9 @@ class SuperLink:
 
     def _write_connection(self) -> None:
         """How Flower's own commands find this SuperLink: from this machine."""
-        host = "127.0.0.1" if self._host in ("0.0.0.0", "::") else self._host
         keys = self._service.keys
         secure = "insecure = true" if keys is None else f"root-certificates = {json.dumps(str((keys / 'ca.crt').resolve()))}"
-        text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{host}:{self._port}"\n{secure}\n'
+        text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self._port}"\n{secure}\n'
         self._home.mkdir(parents=True, exist_ok=True)
         (self._home / "config.toml").write_text(text + "\n[superlink.local]\noptions.num-supernodes = 1\n")
 
@@ -106,12 +116,21 @@ class SuperLink:
             file.write(f"$ flwr {' '.join(words)}\n{said}\n")
         return said
 
-    def _register(self) -> None:
-        """Makes the agents' public keys known; those that are known already stay so."""
-        for path in agent_keys(self._service.keys).values() if self._service.keys else ():
-            said = self._flwr("supernode", "register", str(path), CONNECTION)
-            fine = "success" in said.lower() or "already" in said.lower()
-            require(fine, f"Flower did not accept the key {path}: see {self._own / 'flwr.log'}")
+    def _register(self) -> frozenset[bytes]:
+        """Makes the agents' public keys known to the SuperLink, once each; returns them."""
+        if self._service.keys is None:
+            return frozenset()
+        keys = {flower_key(path): path for path in agent_keys(self._service.keys).values()}
+        path = self._own / REGISTERED
+        known = path.read_text() if path.exists() else ""
+        new = {key: file for key, file in keys.items() if key.decode() not in known}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            said = list(pool.map(lambda file: self._flwr("supernode", "register", str(file), CONNECTION), new.values()))
+        for file, words in zip(new.values(), said, strict=True):
+            fine = "success" in words.lower() or "already" in words.lower()
+            require(fine, f"Flower did not accept the key {file}: see {self._own / 'flwr.log'}")
+        write_atomically(path, (known + b"".join(new).decode()).encode())
+        return frozenset(keys)
 
     def _submit(self, resume: bool) -> None:
         """Starts our ServerApp."""
@@ -165,6 +184,8 @@ class SuperLink:
 
     def stop(self) -> None:
         """Ends all processes. Our ServerApp is in a session of its own: it would outlive a SuperLink that was killed."""
+        if self._gate:
+            self._gate.stop()
         self._link.stop()
         with contextlib.suppress(OSError, ValueError):
             os.kill(int((self._own / PROCESS).read_text()), signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fedpg.engines.flower.names import SOCKET
@@ -10,9 +11,12 @@ from fedpg.errors import UserError, require
 from fedpg.federation import processes
 from fedpg.federation.processes import Child
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a SuperNode that died is started again: twice as long every time."""
-REFUSALS = ("2001", "2004", "code: 2", "not authenticated", "UNAUTHENTICATED")
+REFUSALS = ("[code: 2001]", "[code: 2004]")
+"""What a SuperNode prints that is not let in: its key is not known, or a node with its key is still taken to be there."""
+TAKEN_TO_BE_THERE = 100.0
+"""Seconds for which a refusal may mean the second: Flower misses a node that was killed only after 60."""
 
 
 class SuperNode:
@@ -24,9 +28,10 @@ class SuperNode:
         socket: where its worker listens.
         folder: the agent's own.
         keys: the folder with ca.crt and agent-N; None: neither encryption nor authentication.
+        tell: called with one line when it has to be started again.
     """
 
-    def __init__(self, server: str, agent: int, socket: Path, folder: Path, keys: Path | None) -> None:
+    def __init__(self, server: str, agent: int, socket: Path, folder: Path, keys: Path | None, tell: Callable[[str], None]) -> None:
         processes.split_address(server)
         words = [processes.command("flower-supernode"), "--superlink", server, "--host", "127.0.0.1"]
         words += ["--node-config", f'agent-id={agent} {SOCKET}="{socket}"']
@@ -37,7 +42,7 @@ class SuperNode:
             for flag, file in files.items():
                 require((keys / file).exists(), f"no {file} in {keys}: get it from whoever made the keys (fedpg cert), or give --insecure")
                 words += [flag, str(keys / file)]
-        self._words, self._folder = words, folder
+        self._words, self._folder, self._tell = words, folder, tell
         self._child = self._start()
 
     def _start(self) -> Child:
@@ -46,15 +51,16 @@ class SuperNode:
 
     def wait(self) -> None:
         """Keeps it running; raises a `UserError` if the server does not let it in."""
-        pause = FIRST_PAUSE
+        pause, refused_since = FIRST_PAUSE, None
         while True:
             began = time.monotonic()
             while self._child.code() is None:
                 time.sleep(0.5)
-            said = self._child.printed()
-            if any(word in said for word in REFUSALS):
+            refused_since = (refused_since or began) if any(word in self._child.printed() for word in REFUSALS) else None
+            if refused_since and time.monotonic() - refused_since > TAKEN_TO_BE_THERE:
                 raise UserError(f"the server does not let this agent in: is its key among the server's? See {self._child.log}")
             pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
+            self._tell(f"the SuperNode ended with code {self._child.code()}: it is started again in {pause:g} s (see {self._child.log})")
             time.sleep(pause)
             self._child.stop()
             self._child = self._start()
