@@ -86,8 +86,10 @@ class Gate:
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
         app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._calling)
         app.router.redirect_slashes = False
-        config = uvicorn.Config(app, log_config=None, access_log=False, http="h11", ws="none", server_header=False, **files)
-        config.timeout_graceful_shutdown = 1
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, http="h11", ws="none", server_header=False, **files
+        )
+        config.timeout_graceful_shutdown, config.log_level = 1, "critical"
         try:
             config.load()
         except OSError as error:
