@@ -1,0 +1,118 @@
+"""The file of the status: written seldom, whole at every moment, and a run does not depend on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fedpg.federation import status_file
+from fedpg.federation.status import Board, read
+from fedpg.store.config import Config
+
+CONFIG = Config(env="cartpole", algorithm="pavg", agents=4, rounds=10)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "federation" / "status.json"
+
+
+def test_writes_are_few_and_the_last_change_is_written(path, monkeypatch):
+    written = []
+    monkeypatch.setattr(status_file, "write", lambda path, status: written.append(status))
+    board = Board(path, CONFIG, every=0.1)
+    began = time.monotonic()
+    told = 0
+    while time.monotonic() - began < 0.35:
+        board.asked(0, "training", [0], 1)
+        told += 1
+    time.sleep(0.25)
+    assert 3 <= len(written) <= (time.monotonic() - began) / 0.1 + 2
+    assert written[-1].bytes_sent == told > 100
+
+
+def test_a_process_that_ends_writes_its_last_change(path):
+    code = "import pathlib, sys; from fedpg.federation.status import Board; from fedpg.store.config import Config\n"
+    code += "b = Board(pathlib.Path(sys.argv[1]), Config(), every=0.3); b.advanced(1); b.advanced(7)"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
+    assert read(path).round == 7
+
+
+def test_a_disk_that_cannot_be_written_stops_nothing(path, tmp_path, monkeypatch):
+    board = Board(path, CONFIG, every=0)
+    board.advanced(1)
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        board.advanced(2)
+        board.failed("disk full")
+    assert read(path).round == 1
+    assert list(path.parent.iterdir()) == [path]
+    board.advanced(3)
+    assert read(path).round == 3
+    (tmp_path / "file").write_text("")
+    nowhere = Board(tmp_path / "file" / "status.json", CONFIG, every=0)
+    nowhere.finished()
+
+
+def test_whatever_is_in_the_file_reading_does_not_fail(path):
+    assert read(path) is None
+    board = Board(path, CONFIG, every=0)
+    board.evaluated({"round": 0, "return": 1.0, "return_worst": None, "env_steps": 8.0, "floats_up": 6.0, "floats_down": 3.0})
+    board.happened({"round": 0, "during": "training", "seed": 0, "agent": 1, "what": "odd"})
+    whole = path.read_bytes()
+    assert read(path) == dataclasses.replace(board._status, agents=tuple(board._agents))
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        assert read(path) is None
+    good = json.loads(whole)
+    wrong = [
+        {"round": "1"},
+        {"round": True},
+        {"changed": "now"},
+        {"agents": {}},
+        {"agents": [1]},
+        {"metrics": []},
+        {"more": 1},
+        {"state": None},
+    ]
+    wrong += [{"agents": [{**good["agents"][0], "seen": float("nan")}]}, {"events": [{**good["events"][0], "agent": "<b>"}]}]
+    for change in wrong:
+        path.write_text(json.dumps(good | change))
+        assert read(path) is None, change
+    path.write_bytes(b"\xff" * 9)
+    assert read(path) is None
+    path.write_text("[" * 100_000)
+    assert read(path) is None
+
+
+def test_readers_see_whole_states_while_many_threads_tell(path):
+    board = Board(path, CONFIG, every=0)
+    stop, seen = threading.Event(), []
+
+    def tell(agent: int) -> None:
+        while not stop.is_set():
+            board.heard(agent, 0.1, 5, "")
+
+    threads = [threading.Thread(target=tell, args=(agent,)) for agent in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(300):
+        seen.append(read(path))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert None not in seen
+    assert all(5 * sum(a.accepted for a in status.agents) == status.bytes_received for status in seen)
+    assert seen[-1].bytes_received > seen[0].bytes_received
