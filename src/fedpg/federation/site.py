@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ class Site:
 
     def _update(self, work: Work, task: Task, shared: Any, state: Any) -> tuple[dict[str, Any], Any]:
         """The arrays that leave, and the state that follows."""
-        config, ledger = work.config, Ledger(self._folder)
+        began, config, ledger = time.monotonic(), work.config, Ledger(self._folder)
         if config.noise > 0:
             total, given = ledger.after(config.noise, config.privacy_delta)
             if 0 < self._own.most_epsilon < given:
@@ -128,7 +129,8 @@ class Site:
         sent = wire.flatten(update)
         # A message that is not finite would be refused; the server hears why there is none instead.
         packets.checked(sent, wire.shapes(update))
-        self._tell(f"round {task.round}: sent a message of {sum(array.size for array in sent.values()):,} numbers")
+        took = time.monotonic() - began
+        self._tell(f"round {task.round}: sent a message of {sum(array.size for array in sent.values()):,} numbers in {took:.2f} s")
         return sent, state
 
     def _work_for(self, task: Task) -> Work:

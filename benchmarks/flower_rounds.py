@@ -1,0 +1,112 @@
+"""What a round costs beside a bare Flower round of the same bytes: `python benchmarks/flower_rounds.py`, on a quiet machine.
+
+The peer is benchmarks/bare_flower, which sends bytes to every node and back and polls as often as we do. Both run on this
+machine without TLS, one after the other, for every size and number of agents: first the peer, then ours, then the peer again.
+A round of ours is the time between two checkpoints: sending, the agents' local updates in JAX, checks, aggregation, saving.
+The first round, in which programs are compiled, is left out of both. Writes docs/data/flower_rounds.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from helpers.real import federation  # noqa: E402
+
+from fedpg.federation import processes  # noqa: E402
+from fedpg.federation.processes import Child  # noqa: E402
+
+WIDTHS = {"5 thousand": 121, "1 million": 31_217}
+"""Numbers in an observation that give the policy, a 32x32 network, as many params."""
+AGENTS = (2, 5)
+ROUNDS = 9
+
+
+def bare(agents: int, size: int) -> list[float]:
+    """Seconds of the peer's rounds."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), processes.free_port()
+        home = folder / "home"
+        link = [processes.command("flower-superlink"), "--host", "127.0.0.1", "--port", str(port), "--insecure"]
+        children = [Child([*link, "--disable-runtime-dependency-installation", "--database", str(folder / "db")], folder / "link.log", home)]
+        try:
+            processes.wait_until_open(port, children[0])
+            local = "[superlink.local]\noptions.num-supernodes = 1\n"
+            (home / "config.toml").write_text(f'[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n{local}')
+            for i in range(agents):
+                node = [processes.command("flower-supernode"), "--superlink", f"127.0.0.1:{port}", "--insecure", "--host", "127.0.0.1"]
+                children.append(Child([*node, "--port", str(processes.free_port())], folder / f"node-{i}.log", folder / f"home-{i}"))
+            asked = f'out="{folder / "out"}" agents={agents} rounds={ROUNDS} size={size}'
+            words = [processes.command("flwr"), "run", str(ROOT / "benchmarks" / "bare_flower"), "here", "-c", asked]
+            subprocess.run(words, env=processes.environment(home), check=True, capture_output=True, timeout=120)
+            while not (folder / "out").exists():
+                time.sleep(0.5)
+            return json.loads((folder / "out").read_text())
+        finally:
+            for child in reversed(children):
+                child.stop()
+
+
+def ours(agents: int, width: int) -> tuple[list[float], list[float], int]:
+    """Seconds of our rounds, of the agents' own work in them, and the numbers in a message."""
+    options = (f"observation={width}", "action=1")
+    with (
+        tempfile.TemporaryDirectory() as name,
+        federation(
+            Path(name), env="spaces", env_option=options, algorithm="pavg", agents=agents, rounds=ROUNDS, local_lr=1e-3,
+            normalise_observations="off",
+        ) as real,
+    ):  # fmt: skip
+        real.serve()
+        for agent in range(agents):
+            real.join(agent, "--env-option", *options)
+        saved, seen = real.out / "checkpoint" / "state.safetensors", [0]
+        real.wait_until(saved.exists)
+        while real.processes["serve"].poll() is None:
+            if (changed := saved.stat().st_mtime_ns) != seen[-1]:
+                seen.append(changed)
+            time.sleep(0.02)
+        real.finish()
+        said = [line for agent in range(agents) for line in real.log(f"join-{agent}").splitlines() if "sent a message" in line]
+        found = [re.search(r"of ([\d,]+) numbers in ([\d.]+) s", line) for line in said if not re.search(r"round 0:", line)]
+        return (
+            [(after - before) / 1e9 for before, after in zip(seen[1:], seen[2:], strict=False)],
+            [float(match[2]) for match in found],
+            int(found[0][1].replace(",", "")),
+        )
+
+
+def main() -> None:
+    """Measures everything, prints a table, writes the file."""
+    rows: list[dict[str, Any]] = []
+    for params, width in WIDTHS.items():
+        for agents in AGENTS:
+            size = 4 * (32 * width + 32 + 32 * 32 + 32 + 32 + 1 + 1)
+            before = bare(agents, size)[1:]
+            mine, work, numbers = ours(agents, width)
+            after = bare(agents, size)[1:]
+            peer = [*before, *after]
+            row = {
+                "params": params, "agents": agents, "bytes": size, "numbers": numbers, "bare": median(peer), "ours": median(mine[1:]),
+                "ratio": median(mine[1:]) / median(peer), "work": median(work), "bare_rounds": peer, "our_rounds": mine,
+            }  # fmt: skip
+            rows.append(row)
+            print(f"{params:>10} params, {agents} agents: bare {row['bare']:.2f} s, ours {row['ours']:.2f} s, ratio {row['ratio']:.2f}", flush=True)
+    machine = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+    (ROOT / "docs" / "data" / "flower_rounds.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
