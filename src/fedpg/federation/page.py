@@ -83,6 +83,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = MOST_VISITORS
+
     def __init__(self, path: Path, host: str, port: int) -> None:
         self.path, self._seats = path, threading.BoundedSemaphore(MOST_VISITORS)
         self._local = host == "localhost" or _is_loopback(host)
