@@ -4,6 +4,7 @@ cartpole, random-mdp, conflict       traced, in the jitted program
 halfcheetah, walker2d, hopper, ...   MuJoCo: the real engine on the CPU (batch), or in the jitted program (mjx)
 gym:ID                               any Gymnasium environment, in Python
 module:function, file.py:function    one's own, in Python or in JAX
+spaces                               none: for the server of a federation whose agents have the environments
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fedpg.envs import mujoco
+from fedpg.envs import mujoco, stand_in
 from fedpg.envs.base import World
 from fedpg.envs.families import FAMILIES, family, read_options
 from fedpg.envs.python import gym_world, own_world, time_limit
 from fedpg.errors import choose, require
 
-NAMES = (*FAMILIES, *mujoco.TASKS)
+SPACES = "spaces"
+NAMES = (*FAMILIES, *mujoco.TASKS, SPACES)
 BACKENDS = ("auto", *mujoco.BACKENDS)
 LONGEST = 1000
 """The longest horizon that is taken from an environment unasked."""
@@ -69,6 +71,9 @@ def make_world(name: str, agents: int, heterogeneity: float, options: dict[str, 
         kind = family(name)
         values = read_options(name, kind.options, options)
         return World(kind.environment(values), functools.partial(kind.agents, agents=agents, heterogeneity=heterogeneity, options=values))
+    if name == SPACES:
+        values = read_options(name, stand_in.SpacesOptions, options)
+        return World(stand_in.environment(values), functools.partial(stand_in.members, agents=agents))
     if name in mujoco.TASKS:
         return mujoco.world(name, agents, heterogeneity, read_options(name, mujoco.MujocoOptions, options), backend)
     require(heterogeneity == 0.0, f"{name} knows no --heterogeneity: give each agent its own --env-option values instead")

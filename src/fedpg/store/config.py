@@ -33,7 +33,7 @@ class Config:
 
     env: str = "cartpole"
     """What the agents live in: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any
-    Gymnasium environment); module:function or file.py:function (your own)."""
+    Gymnasium environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
     algorithm: str = "fedsvrpg-s"
     """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (the rivals);

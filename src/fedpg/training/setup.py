@@ -73,7 +73,7 @@ def presets() -> dict[str, Any]:
 def preset_of(env: str, algorithm: str) -> dict[str, Any]:
     """What the presets say for an environment and an algorithm, by field name."""
     values = {}
-    for section in ("any", "python" if ":" in env else "", env):
+    for section in ("any", "python" if ":" in env or env == worlds.SPACES else "", env):
         table = presets().get(section, {})
         plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
         values |= plain | table.get(algorithm, {})
