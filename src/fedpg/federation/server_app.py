@@ -33,14 +33,14 @@ def serve(grid: Any, asked: dict[str, Any]) -> None:
     stored = out / "config.toml"
     resume = bool(asked["resume"]) and stored.exists()
     config = Config(**configs.read(stored if resume else Path(asked["config"])))
-    board = Board(own / STATUS, resolve(config))
+    board = Board(own / STATUS, resolve(config), RunFolder(out).rows())
     rules = Rules(float(asked["deadline"]), int(asked["quorum"]), float(asked["norm-bound"]), int(asked["start-with"]))
     owner = owner_of(Path(asked["keys"])) if asked["keys"] else lambda node: None
     try:
         federate(
             config,
             out,
-            lambda terms, note: FlowerLink(grid, terms, owner, note),
+            lambda terms, note: FlowerLink(grid, terms, owner, note, board.arrived),
             rules=rules,
             resume=resume,
             progress=board,

@@ -36,12 +36,18 @@ class FlowerLink:
         terms: what all tasks of the run have in common.
         owner: node -> the agent that it must be, by its key; None where keys say nothing (no node authentication).
         note: told of nodes that are not let in, one line.
+        arrived: told whose answer has come, when it comes: the answers are read when all have.
     """
 
     def __init__(
-        self, grid: Grid, terms: Terms, owner: Callable[[Any], int | None] = lambda node: None, note: Callable[[str], None] = print
+        self,
+        grid: Grid,
+        terms: Terms,
+        owner: Callable[[Any], int | None] = lambda node: None,
+        note: Callable[[str], None] = print,
+        arrived: Callable[[int], None] = lambda agent: None,
     ) -> None:
-        self._grid, self._terms, self._owner, self._note = grid, terms, owner, note
+        self._grid, self._terms, self._owner, self._note, self._arrived = grid, terms, owner, note, arrived
         self._seats: dict[int, int] = {}  # agent -> node
         self._greeted: dict[int, tuple[str, float]] = {}  # node -> message, when
         self._serial, self._looked = 0, 0.0
@@ -64,6 +70,8 @@ class FlowerLink:
                 found[agent] = _content(reply)
                 if reply.has_error():
                     self._doubt(agent)
+                else:
+                    self._arrived(agent)
             if waiting:
                 time.sleep(POLL)
                 self._look()
