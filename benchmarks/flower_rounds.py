@@ -66,7 +66,7 @@ def ours(agents: int, width: int) -> tuple[list[float], list[float], int]:
         tempfile.TemporaryDirectory() as name,
         federation(
             Path(name), env="spaces", env_option=options, algorithm="pavg", agents=agents, rounds=ROUNDS, local_lr=1e-3,
-            normalise_observations="off",
+            normalise_observations="off", baseline="none", eval_episodes=1,
         ) as real,
     ):  # fmt: skip
         real.serve()
