@@ -18,7 +18,7 @@ HEAVY = {
     "matplotlib": ["report/figures.py"],
     "gymnasium": ["envs/python/gym.py", "experiments/peers.py"],
     "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "experiments/peers.py"],
-    "flwr": ["engines/flower/link.py", "engines/flower/relay.py", "federation/app/fedpg_app/server.py"],
+    "flwr": ["engines/flower/executor.py", "engines/flower/link.py", "engines/flower/relay.py", "federation/app/fedpg_app/server.py"],
     "cryptography": ["federation/certificates.py"],
     "httpx": ["federation/gate.py"],
     "starlette": ["federation/gate.py"],
