@@ -121,6 +121,7 @@ def test_lines_for_what_matters(path):
         board.happened(event(2, "absent", 1))
     assert told() == ["gone: agent 2 (2 of 3 are there)", "round 2: agent 1: refused: [red]odd (2 times) (events.jsonl has all)"]
     board.happened(event(1, "refused: [red]odd", 2))
+    board.happened(event(None, "1 of 3 agents are there: waiting for the others", 2))
     board.advanced(10)
     assert told() == []
     board.finished()

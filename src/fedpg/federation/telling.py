@@ -9,6 +9,8 @@ from fedpg.federation.wording import happening, moment, named, result
 
 MOST_TOLD = 20
 """Different mishaps printed as lines; the rest is in events.jsonl only."""
+SAID_OTHERWISE = (ABSENT, "waiting for the others")
+"""Ends of events that lines about agents and states tell sooner (`fedpg.engines.asking`)."""
 WORTH_A_LINE = (snapshot.WAITING, snapshot.FINISHED, snapshot.STOPPED, snapshot.FAILED)
 
 
@@ -31,7 +33,8 @@ class Teller:
                 found.append(f"round {point.round}: {result(point)}")
         for event in status.events:
             kind = (event.agent, event.what)
-            if event.number > self._number and event.what != ABSENT and kind not in self._told and len(self._told) < MOST_TOLD:
+            new = event.number > self._number and kind not in self._told and len(self._told) < MOST_TOLD
+            if new and not event.what.endswith(SAID_OTHERWISE):
                 self._told.add(kind)
                 found.append(f"{moment(event)}: {happening(event)} (events.jsonl has all)")
         if status.phase in WORTH_A_LINE and status.state != self._state:
