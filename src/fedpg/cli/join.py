@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +29,14 @@ class JoinOptions:
     the server is away, and goes on when that is back. What the algorithm is, is the server's business.
     """
 
-    server: str
-    """HOST:PORT of the server."""
     agent_id: int
     """Which agent this is, from 0."""
     env: str
     """What it lives in, as in `fedpg train --env`; observations and actions must have the shapes of the server's env."""
+    server: str = ""
+    """HOST:PORT of the server."""
+    socket: str = ""
+    """Start no SuperNode: do the tasks of one of your own, whose --node-config has fedpg-socket="THIS PATH"."""
     env_option: tuple[str, ...] = ()
     """NAME=VALUE pairs for the environment."""
     heterogeneity: PresetFloat = None
@@ -59,7 +62,12 @@ class JoinOptions:
 def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
     options = parse(JoinOptions, argv, "fedpg join")
-    require(options.insecure or options.keys is not None, "give --keys FOLDER (with ca.crt and agent-ID), or --insecure to do without")
+    require(bool(options.server) != bool(options.socket), "give --server HOST:PORT, or --socket PATH for a SuperNode of your own")
+    own_node = bool(options.socket)
+    require(
+        own_node or options.insecure or options.keys is not None,
+        "give --keys FOLDER (with ca.crt and agent-ID), or --insecure to do without",
+    )
     require(not (options.insecure and options.keys), "--keys and --insecure exclude each other")
     require(options.agent_id >= 0, f"agent-id counts from 0, not {options.agent_id}")
     require(options.attack in ATTACKS, f"attack must be one of {', '.join(ATTACKS)}, not {options.attack}")
@@ -76,9 +84,14 @@ def main(argv: list[str]) -> int:
     names = [field.name for field in dataclasses.fields(Own) if field.name != "agent"]
     own = Own(options.agent_id, **{name: getattr(options, name) for name in names})
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    with RunFolder(folder).lock(), Worker(Site(own, folder / "states", tell).answer) as worker:
+    answer = Site(own, folder / "states", tell).answer
+    with RunFolder(folder).lock():
+        if options.socket:
+            with Worker(answer, Path(options.socket)):
+                tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for a SuperNode on {options.socket}")
+                threading.Event().wait()
         tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for {options.server}")
-        node = SuperNode(options.server, options.agent_id, worker.path, folder, Path(options.keys) if options.keys else None, tell)
+        node = SuperNode(options.server, options.agent_id, answer, folder, Path(options.keys) if options.keys else None, tell)
         try:
             node.wait()
         finally:

@@ -13,6 +13,7 @@ import base64
 import contextlib
 import dataclasses
 import functools
+import logging
 import socket
 import ssl
 import threading
@@ -86,10 +87,9 @@ class Gate:
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
         app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._calling)
         app.router.redirect_slashes = False
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, http="h11", ws="none", server_header=False, **files
-        )
-        config.timeout_graceful_shutdown, config.log_level = 1, "critical"
+        config = uvicorn.Config(app, log_config=None, access_log=False, http="h11", ws="none", server_header=False, **files)
+        config.timeout_graceful_shutdown = 1
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # that it closes with calls under way is no news
         try:
             config.load()
         except OSError as error:

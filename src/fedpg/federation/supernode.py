@@ -1,15 +1,17 @@
-"""An agent's machine: its warm worker, and a SuperNode that brings tasks to it, started again if it dies."""
+"""An agent's machine: a SuperNode that fetches tasks, started again if it dies, and the executor in this process that does them."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedpg.engines.flower.names import SOCKET
+from fedpg.engines.flower.executor import Executor
 from fedpg.errors import UserError, require
 from fedpg.federation import processes
 from fedpg.federation.processes import Child
+from fedpg.store.folder import write_atomically
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a SuperNode that died is started again: twice as long every time."""
@@ -20,21 +22,25 @@ TAKEN_TO_BE_THERE = 100.0
 
 
 class SuperNode:
-    """A running SuperNode.
+    """A running SuperNode, whose tasks are done here.
 
     Args:
-        server: HOST:PORT of the SuperLink.
+        server: HOST:PORT of the server.
         agent: the agent's number.
-        socket: where its worker listens.
+        answer: packet -> packet; never raises.
         folder: the agent's own.
         keys: the folder with ca.crt and agent-N; None: neither encryption nor authentication.
         tell: called with one line when it has to be started again.
     """
 
-    def __init__(self, server: str, agent: int, socket: Path, folder: Path, keys: Path | None, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, server: str, agent: int, answer: Callable[[bytes], bytes], folder: Path, keys: Path | None, tell: Callable[[str], None]
+    ) -> None:
         processes.split_address(server)
         words = [processes.command("flower-supernode"), "--superlink", server, "--host", "127.0.0.1"]
-        words += ["--node-config", f'agent-id={agent} {SOCKET}="{socket}"']
+        # It starts no process of its own: tasks are left to our executor, which knows the secret.
+        secret = folder / "supernode.secret"
+        words += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
         if keys is None:
             words += ["--insecure"]
         else:
@@ -42,12 +48,16 @@ class SuperNode:
             for flag, file in files.items():
                 require((keys / file).exists(), f"no {file} in {keys}: get it from whoever made the keys (fedpg cert), or give --insecure")
                 words += [flag, str(keys / file)]
-        self._words, self._folder, self._tell = words, folder, tell
-        self._child = self._start()
+        self._words, self._folder, self._answer, self._tell, self._secret = words, folder, answer, tell, secret
+        self._start()
 
-    def _start(self) -> Child:
-        words = [*self._words, "--port", str(processes.free_port())]
-        return Child(words, self._folder / "supernode.log", self._folder / "flower")
+    def _start(self) -> None:
+        port, secret = processes.free_port(), secrets.token_bytes(32)
+        write_atomically(self._secret, secret)
+        self._secret.chmod(0o600)
+        words = [*self._words, "--port", str(port)]
+        self._child = Child(words, self._folder / "supernode.log", self._folder / "flower")
+        self._executor = Executor(f"127.0.0.1:{port}", secret, self._answer, self._tell)
 
     def wait(self) -> None:
         """Keeps it running; raises a `UserError` if the server does not let it in."""
@@ -62,9 +72,10 @@ class SuperNode:
             pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
             self._tell(f"the SuperNode ended with code {self._child.code()}: it is started again in {pause:g} s (see {self._child.log})")
             time.sleep(pause)
-            self._child.stop()
-            self._child = self._start()
+            self.stop()
+            self._start()
 
     def stop(self) -> None:
         """Ends it and whatever it started."""
+        self._executor.stop()
         self._child.stop()

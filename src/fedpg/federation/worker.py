@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from fedpg.engines.flower.names import framed, received
+from fedpg.errors import UserError
 
 
 class Worker:
@@ -19,25 +18,28 @@ class Worker:
 
     Args:
         answer: packet -> packet; never raises.
-
-    Attributes:
-        path: where it listens: in a new folder that only this user can enter.
+        path: where it listens.
     """
 
-    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
-        self._answer = answer
-        self._folder = tempfile.mkdtemp(prefix="fedpg-")  # mode 0700
-        self.path = Path(self._folder) / "worker"
+    def __init__(self, answer: Callable[[bytes], bytes], path: Path) -> None:
+        self._answer, self._path = answer, path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(self.path))
-        self.path.chmod(0o600)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = os.umask(0o177)  # from its first moment only its owner may use it
+        try:
+            path.unlink(missing_ok=True)  # of a worker that was killed; who may be here is locked out already
+            self._listener.bind(str(path))
+        except OSError as error:
+            raise UserError(f"cannot listen on {path}: {error.strerror or error}; give a short path in a folder of your own") from None
+        finally:
+            os.umask(before)
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         """Stops listening."""
         self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._path.unlink(missing_ok=True)
 
     def __enter__(self) -> Worker:
         return self
