@@ -156,10 +156,11 @@ def test_a_resumed_run_goes_on(path):
 def test_events_are_few_and_counted(path):
     board = Board(path, CONFIG, every=60)
     for i in range(100):
-        board.happened(event(0, "always the same", i))
-        board.happened(event(1, f"another {i}\n", i))
+        board.happened(event(0, f"a norm of {1.5 * i:.3g}e+30", i))
+        board.happened(event(1, f"another {chr(0x4E00 + i)}\n", i))
     board.finished()
     events = read(path).events
     assert len(events) == MOST_EVENTS
-    assert (events[-1].what, events[-2].count, events[-2].round) == ("another 99 ", 100, 99)
+    assert (events[-2].what, events[-2].count, events[-2].round) == ("a norm of 148e+30", 100, 99)
+    assert [(e.what, e.count) for e in events[-4:] if e.agent == 1] == [(f"another {chr(0x4E00 + i)} ", 1) for i in (97, 98, 99)]
     assert [e.number for e in events] == sorted({e.number for e in events})

@@ -133,7 +133,7 @@ def test_lines_for_what_matters(path):
 def test_not_more_lines_of_mishaps_than_a_person_reads():
     teller, found = Teller(), []
     for number in range(1, 100):
-        found += teller.lines(Status(events=(Event(number, 0.0, number, "training", None, f"mishap {number}"),)))
+        found += teller.lines(Status(events=(Event(number, 0.0, number, "training", None, f"mishap {chr(0x4E00 + number)}"),)))
     assert len(found) == MOST_TOLD
 
 

@@ -13,6 +13,7 @@ from fedpg.engines.tasks import one_line
 from fedpg.federation import snapshot
 from fedpg.federation.snapshot import Agent, Event, Metrics, Point, Status
 from fedpg.federation.status_file import Writer, read
+from fedpg.federation.wording import kind
 from fedpg.store.config import Config
 
 __all__ = ["Board", "Status", "read"]
@@ -116,14 +117,14 @@ class Board:
             self._change()
 
     def happened(self, event: dict[str, Any]) -> None:
-        """A line of events.jsonl. One that is still on the list is counted instead of listed again."""
+        """A line of events.jsonl. Where one of its kind is on the list, it takes its place and is counted."""
         with self._file.lock:
             agent, what, old = event["agent"], one_line(event["what"]), self._status.events
             if what == ABSENT and agent is not None:
                 # It may have come, and have been asked, since.
                 more = {} if agent in self._asked else {"present": False, "outcome": snapshot.MISSED, "problem": ABSENT}
                 self._mark(agent, missed=self._agents[agent].missed + 1, **more)
-            same = [known for known in old if (known.agent, known.what) == (agent, what)]
+            same = [known for known in old if known.agent == agent and kind(known.what) == kind(what)]
             number, count = max((known.number for known in old), default=0) + 1, 1 + sum(known.count for known in same)
             new = Event(number, time.time(), event["round"], event["during"], agent, what, count)
             self._change(events=(*(known for known in old if known not in same), new)[-MOST_EVENTS:])

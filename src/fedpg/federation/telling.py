@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedpg.federation import snapshot
 from fedpg.federation.snapshot import Status
 from fedpg.federation.status import ABSENT
-from fedpg.federation.wording import happening, moment, named, result
+from fedpg.federation.wording import happening, kind, moment, named, result
 
 MOST_TOLD = 20
 """Different mishaps printed as lines; the rest is in events.jsonl only."""
@@ -32,10 +32,10 @@ class Teller:
             if point.round > self._round:
                 found.append(f"round {point.round}: {result(point)}")
         for event in status.events:
-            kind = (event.agent, event.what)
-            new = event.number > self._number and kind not in self._told and len(self._told) < MOST_TOLD
+            sort = (event.agent, kind(event.what))
+            new = event.number > self._number and sort not in self._told and len(self._told) < MOST_TOLD
             if new and not event.what.endswith(SAID_OTHERWISE):
-                self._told.add(kind)
+                self._told.add(sort)
                 found.append(f"{moment(event)}: {happening(event)} (events.jsonl has all)")
         if status.phase in WORTH_A_LINE and status.state != self._state:
             found.append(status.state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from fedpg.federation.snapshot import MISSED, REFUSED, Agent, Event, Point, Status
 
@@ -81,6 +82,15 @@ def needs_a_look(agent: Agent) -> bool:
 def moment(event: Event) -> str:
     """When an event happened; rounds are counted from 1, as in the state."""
     return {"training": f"round {event.round + 1}", "evaluation": f"evaluation after round {event.round}"}.get(event.during, event.during)
+
+
+def kind(what: str) -> str:
+    """An event's text without its numbers: two that differ in nothing else are of one kind.
+
+    >>> kind("a norm of 1.5e+30 is above the bound of 1e+09")
+    'a norm of # is above the bound of #'
+    """
+    return re.sub(r"\d[\d.,e+-]*", "#", what)
 
 
 def happening(event: Event) -> str:
