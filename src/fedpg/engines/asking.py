@@ -51,6 +51,8 @@ class Terms:
     """The run's own name."""
     config: str
     """The server's configuration, for the agents, as TOML."""
+    agents: int = 0
+    """N."""
     seconds: float = 120.0
     """How long to wait for answers."""
     largest_norm: float = 1e9

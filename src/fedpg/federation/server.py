@@ -75,7 +75,7 @@ def engine_of(config: Config, run: str, link_of: LinkOf, rules: Rules, watcher: 
     """The engine of a complete configuration; `run` is the name under which agents keep their states."""
     asked, participation = plan(config), participation_of(config)
     _, own = make_agents(asked.agents_of, asked.more["prepare"], config.seed, 1, jax.devices("cpu")[0])
-    terms = Terms(run, to_agents(config), rules.deadline, rules.norm_bound)
+    terms = Terms(run, to_agents(config), config.agents, rules.deadline, rules.norm_bound)
     asking = Asking(terms, watcher)
     asking.link = link_of(terms, functools.partial(asking.note, None))
     return Remote(

@@ -123,6 +123,8 @@ class FlowerLink:
         said = tasks.read(tasks.Answer, packets.unpack(answer, 2 * packets.LONGEST_HEADER).header)
         if said.run != self._terms.run or said.error:
             raise Refused(said.error or "it answers for another run")
+        if not 0 <= said.agent < self._terms.agents:
+            raise Refused(f"it says that it is agent {said.agent}, of {self._terms.agents}")
         if (owner := self._owner(node)) is not None and owner != said.agent:
             raise Refused(f"it says that it is agent {said.agent}, but has the key of agent {owner}")
         if said.agent in self._seats:
