@@ -25,6 +25,7 @@ NEEDS = {
     "matplotlib": ("pictures", "plot"),
     "gymnasium": ("gym:... environments", "gym"),
     "mujoco": ("halfcheetah, walker2d, hopper, swimmer", "mujoco"),
+    "flwr": ("fedpg serve, join, cert", "flower"),
     "pytest": ("the tests", "test"),
 }
 """Package -> (what needs it, the extra that brings it)."""
