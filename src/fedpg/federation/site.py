@@ -22,7 +22,7 @@ from fedpg.engines import packets, tasks, wire
 from fedpg.engines.packets import Refused
 from fedpg.engines.tasks import Answer, Task
 from fedpg.errors import UserError
-from fedpg.federation.states import Ledger, States
+from fedpg.federation.states import LARGEST_DELTA, Ledger, States
 from fedpg.federation.work import Own, Work
 from fedpg.store import config as configs
 from fedpg.store.config import Config
@@ -122,7 +122,7 @@ class Site:
             if 0 < self._own.most_epsilon < given:
                 raise Refused(f"its privacy budget of epsilon {self._own.most_epsilon} is spent")
             ledger.write(total)
-            self._tell(f"with this message epsilon is {given:.3g} at delta {config.privacy_delta:g}")
+            self._tell(f"with this message epsilon is {given:.3g} at delta {min(config.privacy_delta, LARGEST_DELTA):g}")
             # New dice for every answer: a server that asks twice from one state must not get the same noise twice.
             state = privacy.with_secret(state, os.urandom(SECRET_BYTES))
         update, state = work.update(task, shared, state)
