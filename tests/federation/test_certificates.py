@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -129,6 +130,19 @@ def test_ssh_keygen_agrees_in_both_directions(keys, tmp_path):
     assert said.split()[:2] == (keys / "agent-0.pub").read_text().split()[:2]
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(tmp_path / "own")], check=True)
     assert load_pem_public_key(flower_key(tmp_path / "own.pub")) == load_ssh_public_key((tmp_path / "own.pub").read_bytes())
+
+
+@pytest.mark.skipif(None in map(shutil.which, ("openssl", "ssh-keygen", "bash")), reason="no openssl, ssh-keygen or bash here")
+def test_the_lines_of_the_page_make_keys_that_are_as_good(tmp_path, others):
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    lines = page.partition("### Without fedpg cert")[2].partition("```bash")[2].partition("```")[0]
+    subprocess.run(["bash", "-euc", lines], cwd=tmp_path, check=True, capture_output=True)
+    assert [handshake(tmp_path, tmp_path, host) for host in ("fed.example.org", "192.0.2.7", "127.0.0.1")] == ["TLSv1.3"] * 3
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(tmp_path, others, "localhost")
+    pair = load_ssh_private_key((tmp_path / "agent-1").read_bytes(), None)
+    assert pair.public_key() == load_pem_public_key(flower_key(tmp_path / "agent-1.pub"))
+    assert all(path.stat().st_mode & 0o77 == 0 for path in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     last, keys = options.agents - 1, Path(options.out).name
     host = f"[{names[0]}]" if ":" in names[0] else names[0]
     some, each = ("0", "agent-0") if last == 0 else (f"0 to {last}", "agent-I of its own")
-    print(f"""{options.out}: keys of one server ({options.server}) and {options.agents} agents. Copy
+    print(f"""{options.out}: keys of one server ({options.server}) and {options.agents} agent{"s" if last else ""}. Copy
 
   to the server    ca.crt server.pem server.key agent-*.pub
   to agent {some:8}ca.crt and {each}
