@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
     worlds.check_name(options.env)
     names = [field.name for field in dataclasses.fields(Own) if field.name != "agent"]
     own = Own(options.agent_id, **{name: getattr(options, name) for name in names})
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # not what SIGINT has: scripts have it ignored in the background
     answer = Site(own, folder / "states", tell).answer
     with RunFolder(folder).lock():
         if options.socket:
