@@ -14,6 +14,7 @@ import tyro
 
 from fedpg.cli.parse import parse
 from fedpg.errors import require
+from fedpg.federation import processes
 from fedpg.store.config import PresetFloat
 
 ATTACKS = ("none", "zero", "noise", "sign-flip", "reward-flip", "random-action", "shuffled-reward")
@@ -63,16 +64,14 @@ def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
     options = parse(JoinOptions, argv, "fedpg join")
     require(bool(options.server) != bool(options.socket), "give --server HOST:PORT, or --socket PATH for a SuperNode of your own")
-    own_node = bool(options.socket)
-    require(
-        own_node or options.insecure or options.keys is not None,
-        "give --keys FOLDER (with ca.crt and agent-ID), or --insecure to do without",
-    )
+    secured = bool(options.socket) or options.insecure or options.keys is not None
+    require(secured, "give --keys FOLDER (with ca.crt and agent-ID), or --insecure to do without")
     require(not (options.insecure and options.keys), "--keys and --insecure exclude each other")
     require(options.agent_id >= 0, f"agent-id counts from 0, not {options.agent_id}")
     require(options.attack in ATTACKS, f"attack must be one of {', '.join(ATTACKS)}, not {options.attack}")
     folder = Path(options.folder or f"agents/{options.agent_id}")
 
+    processes.require_flower()
     from fedpg.envs import worlds
     from fedpg.federation.site import Site
     from fedpg.federation.supernode import SuperNode
@@ -84,6 +83,7 @@ def main(argv: list[str]) -> int:
     names = [field.name for field in dataclasses.fields(Own) if field.name != "agent"]
     own = Own(options.agent_id, **{name: getattr(options, name) for name in names})
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # not what SIGINT has: scripts have it ignored in the background
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     answer = Site(own, folder / "states", tell).answer
     with RunFolder(folder).lock():
         if options.socket:

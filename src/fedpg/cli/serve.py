@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from pathlib import Path
 
 from rich.console import Console
 
 from fedpg.cli.parse import parse
 from fedpg.errors import require
+from fedpg.federation import processes
 from fedpg.store import config as configs
 from fedpg.store.config import Config
 from fedpg.store.folder import RunFolder
@@ -62,8 +64,9 @@ def main(argv: list[str]) -> int:
         folder.require_empty()
         file = Path(options.config)
 
+    processes.require_flower()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from fedpg.federation import terminal
-    from fedpg.federation.processes import split_address
     from fedpg.federation.server import Rules, check
     from fedpg.federation.server_app import STATUS
     from fedpg.federation.superlink import Service, SuperLink
@@ -77,7 +80,7 @@ def main(argv: list[str]) -> int:
     if options.status != "none":
         from fedpg.federation import page
 
-        watched = page.serve(folder.federation / STATUS, *split_address(options.status))
+        watched = page.serve(folder.federation / STATUS, *processes.split_address(options.status))
     try:
         if watched:
             console.print(f"status page: http://{watched.address}", highlight=False)

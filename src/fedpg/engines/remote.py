@@ -26,7 +26,6 @@ from fedpg.engines.round import HEALTHY, Scores, SeedState, no_info, start
 from fedpg.engines.selection import Selector, selector
 from fedpg.engines.sequence import Stage, play, stages_of_a_round, warm_up
 from fedpg.engines.simulator import COMPILER_OPTIONS
-from fedpg.errors import require
 from fedpg.problem import Problem
 
 TRIES = 3
@@ -78,7 +77,6 @@ class Remote:
         participation: Participation = EVERYONE,
         withheld: bool = False,
     ) -> None:
-        require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
         self._problem, self._own, self._asking = problem, agents, asking
         self._root, self._quorum, self._private, self.withheld, self.log = root, quorum, withheld, withheld, asking
         self._algorithm = algorithm if algorithm.personal else _without_states(problem, algorithm)

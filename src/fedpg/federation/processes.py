@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -25,11 +26,16 @@ PATIENCE = 5.0
 LEASH = Path(__file__).with_name("leash.py")
 
 
+def require_flower() -> None:
+    """Refuses to go on where the extra is not installed."""
+    require(importlib.util.find_spec("flwr") is not None, "this needs Flower: pip install 'fedpg[flower]'")
+
+
 def command(name: str) -> str:
     """Where Flower's command `name` is: beside this Python, or on the PATH."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
-    require(found is not None, "this needs Flower: pip install 'fedpg[flower]'")
+    require(found is not None, f"there is no {name} beside {sys.executable}, nor on the PATH: pip install 'fedpg[flower]'")
     return found
 
 

@@ -68,7 +68,8 @@ def check(config: Config, rules: Rules) -> None:
     require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
     complete, taking_part = resolve(config), participation_of(config).taking_part(config.agents)
     require(rules.quorum <= taking_part, f"quorum {rules.quorum} is more than the {taking_part} agents of a round")
-    require(complete.algorithm != "pooled", "pooled needs all environments in one place: it cannot run between machines")
+    algorithm = plan(complete).algorithm_of({})
+    require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
 
 
 def engine_of(config: Config, run: str, link_of: LinkOf, rules: Rules, watcher: Watcher | None = None) -> Remote:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from fedpg.engines.flower.executor import Executor
 from fedpg.errors import UserError, require
 from fedpg.federation import processes
 from fedpg.federation.processes import Child
-from fedpg.store.folder import write_atomically
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a SuperNode that died is started again: twice as long every time."""
@@ -53,8 +53,8 @@ class SuperNode:
 
     def _start(self) -> None:
         port, secret = processes.free_port(), secrets.token_bytes(32)
-        write_atomically(self._secret, secret)
-        self._secret.chmod(0o600)
+        with open(os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secret)
         words = [*self._words, "--port", str(port)]
         self._child = Child(words, self._folder / "supernode.log", self._folder / "flower")
         self._executor = Executor(f"127.0.0.1:{port}", secret, self._answer, self._tell)
