@@ -36,6 +36,7 @@ class Real:
         self.folder, self.out, self.flags = folder, folder / "run", flags
         self.address, self.secure = f"127.0.0.1:{free_port()}", ("--insecure",)
         self.mark = uuid.uuid4().hex
+        self.environment = {MARK: self.mark, "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "xla")}
         self.config = Config(**({"env": "random-mdp", "algorithm": "fedsvrpg-m"} | QUICK | config))
         (folder / "fed.toml").write_text(to_toml(self.config))
         self.processes: dict[str, subprocess.Popen] = {}
@@ -43,8 +44,7 @@ class Real:
     def start(self, name: str, *words: str) -> subprocess.Popen:
         """`fedpg WORDS`, in a session of its own, what it prints in NAME.log."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            environment = dict(os.environ) | {MARK: self.mark, "JAX_COMPILATION_CACHE_DIR": str(self.folder.parent / "xla")}
-            command = [sys.executable, "-m", "fedpg", *words]
+            command, environment = [sys.executable, "-m", "fedpg", *words], dict(os.environ) | self.environment
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         return self.processes[name]
 
