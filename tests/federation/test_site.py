@@ -202,3 +202,16 @@ def test_one_that_withholds_tells_neither_costs_nor_scores(tmp_path):
     assert set(ask(open_site, scores)[1]) == {"total_return", "objective"}
     answer, arrays = ask(closed, scores)
     assert (answer.withheld, answer.error, arrays) == (True, "", {})
+
+
+def test_one_that_plays_an_attacker_lies_in_its_messages(tmp_path):
+    def sent(attack):
+        return update(site_of(dataclasses.replace(OWN, attack=attack), tmp_path / attack), BEGINNING, 0)[1]
+
+    honest = {name: array for name, array in sent("none").items() if name.startswith("message")}
+    for attack, factor in (("sign-flip", -2.5), ("zero", 0.0)):
+        lied = sent(attack)
+        for name, array in honest.items():
+            np.testing.assert_allclose(lied[name], factor * array, rtol=1e-6)
+    one, other = sent("noise"), sent("noise")
+    assert all(not np.array_equal(one[name], other[name]) for name in honest), "its dice are its own"
