@@ -16,6 +16,7 @@ from typing import Any
 
 from fedpg.federation.processes import free_port
 from fedpg.store.config import Config, to_toml
+from fedpg.training.setup import resolve
 
 MARK = "FEDPG_TEST_FEDERATION"
 """A variable in the environment of everything that a federation starts: what it is found by."""
@@ -95,6 +96,29 @@ class Real:
     def round(self) -> int:
         """Rounds done."""
         return self.status().get("round", -1)
+
+    def agent(self, number: int) -> dict[str, Any]:
+        """What the server says of an agent."""
+        return self.status()["agents"][number]
+
+    def missed(self, agent: int) -> dict[int, str]:
+        """The rounds whose training an agent was not part of, and why."""
+        away = ("absent", "no answer", "its node has gone", "could not be sent", "refused", "Flower reports")
+        events = [event for event in self.events(agent) if event["during"] == "training"]
+        return {event["round"]: event["what"] for event in events if event["what"].startswith(away)}
+
+    def check_whole(self) -> None:
+        """All rounds are done, once each, and what the run has cost is the work of those who took part in them."""
+        assert self.status()["phase"] == "finished"
+        config, rows = resolve(self.config), self.lines("metrics.jsonl")
+        assert self.round() == config.rounds
+        assert [row["round"] for row in rows] == sorted({*range(0, config.rounds, config.eval_every), config.rounds})
+        for name in ("seconds", "env_steps", "trajectories"):
+            assert [row[name] for row in rows] == sorted(row[name] for row in rows)
+        work = config.rounds * config.agents - sum(len(self.missed(agent)) for agent in range(config.agents))
+        assert rows[-1]["trajectories"] - rows[0]["trajectories"] == work * config.local_steps * config.batch
+        for event in self.events():
+            assert (0 <= event["round"] <= config.rounds, event["seed"]) == (True, 0), event
 
     def kill(self, name: str) -> None:
         """`kill -9` of a process and of whatever it has started."""

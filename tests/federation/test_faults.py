@@ -1,0 +1,129 @@
+"""Agents that die, hang, come late or lose their disk: the federation goes on without them, and with them when they are back."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers.failing_env import hanging
+from helpers.real import federation
+
+pytestmark = pytest.mark.federation
+DEADLINE = 30.0
+NAMES = ("a", "b", "c")
+WALK = {"env": "helpers.failing_env:make", "algorithm": "pavg"}
+
+
+@pytest.fixture
+def orders(tmp_path, monkeypatch) -> Path:
+    """The file that tells environments what to do; see `helpers.failing_env`."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    return tmp_path / "orders"
+
+
+def walkers(folder, orders, **config):
+    """A federation of agents in environments that take orders."""
+    options = (f'name=["{NAMES[0]}","{NAMES[1]}","{NAMES[2]}"]', f'orders="{orders}"')
+    return federation(folder, ("--deadline", str(DEADLINE)), env_option=options, **WALK | config)
+
+
+def let_walk(real, orders, agent):
+    real.join(agent, "--env-option", f"name={NAMES[agent]}", f"orders={orders}")
+
+
+def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
+    with walkers(tmp_path, orders, rounds=12) as real:
+        real.serve()
+        for agent in range(3):
+            let_walk(real, orders, agent)
+        real.wait_until(lambda: real.round() >= 1)
+        orders.write_text("b:hang")
+        real.wait_until(hanging(orders, "b").exists)
+        during = real.round()
+        real.kill("join-1")
+        real.wait_until(lambda: real.round() > during, DEADLINE + 60)
+        began = time.monotonic()
+        real.wait_until(lambda: real.round() > during + 1)
+        took = time.monotonic() - began
+        orders.write_text("a:slow c:slow")  # so that there are rounds left when it is back
+        let_walk(real, orders, 1)
+        real.wait_until(lambda: real.agent(1)["present"])
+        back = real.round()
+        orders.unlink()
+        real.finish()
+    lost = real.missed(1)
+    assert lost[during] == f"no answer within {DEADLINE:g} seconds"
+    assert set(lost) == set(range(during, max(lost) + 1)), "away from the round it died in, and then back for good"
+    assert {lost[round] for round in lost if round > during} == {"absent"}
+    assert max(lost) <= back < 11
+    assert took < DEADLINE, "nobody waits for it twice"
+    assert not real.missed(0)
+    assert not real.missed(2)
+    real.check_whole()
+
+
+def test_an_agent_that_hangs_past_the_deadline(tmp_path, orders):
+    with walkers(tmp_path, orders, rounds=8) as real:
+        real.serve()
+        for agent in range(3):
+            let_walk(real, orders, agent)
+        real.wait_until(lambda: real.round() >= 1)
+        orders.write_text("b:hang")
+        real.wait_until(hanging(orders, "b").exists)
+        during = real.round()
+        real.wait_until(lambda: real.round() > during + 1, DEADLINE + 90)
+        orders.write_text("a:slow c:slow")
+        real.wait_until(lambda: real.agent(1)["present"])
+        orders.unlink()
+        real.finish()
+    lost = real.missed(1)
+    assert lost[during] == f"no answer within {DEADLINE:g} seconds"
+    assert lost[during + 1] == "absent"
+    assert max(lost) < 7, "it takes part again, though it was never started again"
+    assert not real.missed(0)
+    assert not real.missed(2)
+    real.check_whole()
+
+
+def test_an_agent_that_joins_at_round_three(tmp_path):
+    with federation(tmp_path, ("--start-with", "2"), rounds=10, algorithm="scaffold") as real:
+        real.serve()
+        real.join(0)
+        real.join(1)
+        real.wait_until(lambda: real.round() >= 2)
+        real.join(2)
+        rows = real.finish()
+    lost = real.missed(2)
+    assert set(lost.values()) == {"absent"}
+    assert sorted(lost) == list(range(max(lost) + 1))
+    assert 2 <= max(lost) < 9, "it came in the third round, and was used soon"
+    assert rows[0]["return_per_agent"][2] is None
+    assert rows[-1]["return_per_agent"][2] is not None
+    assert not real.missed(0)
+    assert not real.missed(1)
+    real.check_whole()
+
+
+def test_agents_whose_disks_are_wiped(tmp_path):
+    anew = "its state was gone: it began anew"
+    with federation(tmp_path, ("--deadline", str(DEADLINE)), rounds=12, algorithm="scaffold") as real:
+        real.serve()
+        for agent in range(3):
+            real.join(agent)
+        real.wait_until(lambda: real.round() >= 2)
+        shutil.rmtree(tmp_path / "agent-1" / "states")  # while it runs
+        real.kill("join-2")
+        shutil.rmtree(tmp_path / "agent-2")  # while it is down
+        real.join(2)
+        rows = real.finish()
+    began_anew = {agent: [event for event in real.events(agent) if event["what"] == anew] for agent in range(3)}
+    assert [len(began_anew[agent]) for agent in range(3)] == [0, 1, 1]
+    assert 1 <= began_anew[1][0]["round"] <= 4
+    assert began_anew[2][0]["round"] > max(real.missed(2))
+    assert not real.missed(1), "a state that is gone costs no round"
+    assert list((tmp_path / "agent-1" / "states").glob("*/*.safetensors")), "it remembers again"
+    assert None not in rows[-1]["return_per_agent"]
+    real.check_whole()
