@@ -28,10 +28,10 @@ def params_after(algorithm, problem, agents_of, rounds, seeds=1):
     return engine.state().server.shared.params
 
 
-def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, beta=BETA, eta=ETA, steps=STEPS):
+def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, beta=BETA, eta=ETA, steps=STEPS):
     """theta after some rounds without noise, in NumPy; Y of `sample` is exact on a quadratic, for both variants."""
     theta, u, past = np.zeros(2), np.zeros(2), [None, None]
-    for _ in range(rounds):
+    for r in range(rounds):
         own, deltas = (beta, []) if u.any() else (1.0, [])
         for i, gradient in enumerate(GRADIENTS):
             th, path, slopes = theta.copy(), [], []
@@ -49,6 +49,7 @@ def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, beta=BETA, eta=ETA, step
             deltas.append(th - theta)
         u = u + min(gain, 1 / own) * (np.mean(deltas, 0) / (eta * steps) - u)
         theta = theta + (stretch if own < 1 else 1.0) * eta * steps * u
+        u = u if r + 1 >= plain_rounds else np.zeros(2)
     return theta
 
 
@@ -59,6 +60,17 @@ def test_the_recursion_is_that_written_by_hand(factory, lookback, gain):
     algorithm = factory(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, lookback=lookback, gain=gain, stretch=1.3)
     ours = params_after(algorithm, problem, lambda key: BOWLS, 5)
     np.testing.assert_allclose(ours[0], by_hand(5, lookback=lookback, gain=gain, stretch=1.3), rtol=2e-5)
+
+
+@pytest.mark.parametrize("plain_rounds", [2, 3])
+def test_it_is_pavg_for_as_long_as_it_is_told_to_be(plain_rounds):
+    problem, steps = quadratic(2), {"local_lr": ETA, "local_steps": STEPS}
+    algorithm = fedsvrpg_s(problem, beta=BETA, plain_rounds=plain_rounds, gain=2.0, **steps)
+    plain = [params_after(pavg(problem, **steps), problem, lambda key: BOWLS, rounds)[0] for rounds in (plain_rounds, plain_rounds + 1)]
+    ours = [params_after(algorithm, problem, lambda key: BOWLS, rounds)[0] for rounds in (plain_rounds, plain_rounds + 1, 6)]
+    np.testing.assert_allclose(ours[0], plain[0], rtol=1e-6)
+    assert np.abs(ours[1] - plain[1]).max() > 1e-3
+    np.testing.assert_allclose(ours[2], by_hand(6, lookback="none", gain=2.0, stretch=1.1, plain_rounds=plain_rounds), rtol=2e-5)
 
 
 def test_left_alone_it_remembers_at_most_a_quarter_of_k_rounds_and_steps_a_tenth_further():
@@ -153,6 +165,11 @@ def test_who_does_not_look_back_keeps_nothing():
     small = SMALL["random-mdp"]()
     _, state = make("fedsvrpg-s", small.problem).init(small.problem.init_params(jax.random.key(0)))
     assert state.past == ()
+
+
+def test_the_first_round_is_always_plain():
+    with pytest.raises(UserError, match="plain_rounds must be at least 1"):
+        fedsvrpg_s(quadratic(2), local_lr=0.1, plain_rounds=0)
 
 
 def test_unknown_lookback():

@@ -29,6 +29,7 @@ def fedsvrpg_s(
     lookback: str = "auto",
     gain: Any = None,
     stretch: Any = STRETCH,
+    plain_rounds: int = 1,
 ) -> Algorithm:
     """FedSVRPG-S on `problem`.
 
@@ -41,6 +42,7 @@ def fedsvrpg_s(
         lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
         gain: kappa; if None max(2, 4/(beta K)) without look back and 1, the printed server, with it.
         stretch: sigma, how much longer the server steps than lambda.
+        plain_rounds: how many rounds at the start are PAvg's. The first always is; 3 is safer at the largest steps.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
@@ -52,4 +54,5 @@ def fedsvrpg_s(
     return stabilised(
         "fedsvrpg-s", problem, change,
         lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        plain_rounds=plain_rounds,
     )  # fmt: skip

@@ -17,8 +17,9 @@ changed by since the last round:
     fitted   D = a_i Y, with a_i = sum <X_{k+1}, Y_k> / sum |Y_k|^2 over the agent's last rounds, in [0, 1]: what Y has been
              worth in foretelling the next sample's X, whose noise is not its own
 
-In round 0, without u_r, agents move along g; an agent without memory takes D = 0. Derivation, fixed point and ablation:
-docs/algorithms/fedsvrpg-s.md.
+In round 0, without u_r, agents move along g; an agent without memory takes D = 0. The server may keep u to itself for
+`plain_rounds` rounds, which are then PAvg's: u_1 of the first round would be walked 1/(kappa beta) times over, and at the
+largest steps that is too far. Derivation, fixed point and ablation: docs/algorithms/fedsvrpg-s.md.
 """
 
 from __future__ import annotations
@@ -112,12 +113,14 @@ def stabilised(
     local_lr: Any,
     global_lr: Any,
     local_steps: int,
+    plain_rounds: int = 1,
 ) -> Algorithm:
     """The algorithm whose own measurement Y of the change since its last round is `change`; `gain` is kappa, `stretch` sigma."""
     choose("lookback", lookback, LOOKBACKS)
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
     require(not isinstance(gain, (int, float)) or gain > 0, f"gain must be positive, not {gain}")
+    require(plain_rounds >= 1, f"plain_rounds must be at least 1 (there is no direction in round 0), not {plain_rounds}")
     if base.is_one(beta):
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
 
@@ -128,7 +131,8 @@ def stabilised(
     def init(params: Params) -> tuple[ServerState, AgentState]:
         nothing, zero = trees.zeros_like(params), jnp.zeros(())
         past = () if lookback == "none" else Past(zero, nothing, nothing, nothing, zero, zero)
-        return ServerState(Shared(params, nothing)), AgentState(problem.init_memory(), past)
+        private = () if plain_rounds == 1 else jnp.zeros((), int)  # rounds so far
+        return ServerState(Shared(params, nothing), private), AgentState(problem.init_memory(), past)
 
     def look_back(sample: Any, g: Params, params: Params, before: Any, now: Any) -> tuple[Params, Any, Weights]:
         """D, and what will be remembered of this round, `now`, with this step in it."""
@@ -168,7 +172,11 @@ def stabilised(
         u = jax.tree.map(lambda u_r, ubar: kappa * ubar + (1.0 - kappa) * u_r, before, ubar)
         longer = jnp.where(lean(state.shared) < 1.0, stretch, 1.0)  # beta = 1, and round 0, are PAvg
         params = problem.project(trees.add_scaled(state.shared.params, longer * global_lr, u))
-        return ServerState(Shared(params, u)), info._replace(direction_sq=trees.norm_sq(u))
+        told, rounds = u, state.private
+        if plain_rounds > 1:
+            rounds = rounds + 1
+            told = jax.tree.map(lambda u: jnp.where(rounds < plain_rounds, 0.0, u), u)
+        return ServerState(Shared(params, told), rounds), info._replace(direction_sq=trees.norm_sq(u))
 
     def message(shared: Shared) -> Params:
         # kappa > 1 in the server corrects for exactly this part: it must not arrive late, or shortened
