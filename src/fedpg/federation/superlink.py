@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -30,6 +31,8 @@ TRIES = 5
 """How often a ServerApp that died is started again without a round having been finished."""
 REGISTERED = "registered.pem"
 """The keys that the SuperLink's database has."""
+NUMBER = "flower-run"
+"""What Flower calls the run."""
 AT_ONCE = 4
 """Flower's commands that run side by side."""
 POLL = 0.5
@@ -146,9 +149,15 @@ class SuperLink:
             "start-with": rules.start_with,
         }
         (self._own / PROCESS).unlink(missing_ok=True)
+        before = self._own / NUMBER
+        if before.exists():
+            # A SuperNode that has half a message of a ServerApp that died waits for the rest, and for nothing else, until the run is over.
+            self._flwr("stop", before.read_text(), CONNECTION, "--format", "json")
         asked = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
         said = self._flwr("run", str(APP), CONNECTION, "--format", "json", "-c", asked)
         require('"success": true' in said, f"Flower did not take the run: see {self._own / 'flwr.log'}")
+        if found := re.search(r'"run-id": "(\d+)"', said):
+            write_atomically(before, found[1].encode())
         self._submitted = time.monotonic()
 
     def wait(self) -> None:
