@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from fedpg.engines import tasks, wire
+from fedpg.engines import simulator, tasks, wire
 from fedpg.federation.server import Rules, engine_of
 from fedpg.store.config import Config
 from fedpg.training.setup import resolve
@@ -54,7 +54,9 @@ class Federation:
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
-    return Federation(tmp_path_factory.mktemp("federation"))
+    with pytest.MonkeyPatch.context() as patch:  # it compiles longer than it runs
+        patch.setitem(simulator.COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
+        return Federation(tmp_path_factory.mktemp("federation"))
 
 
 def assert_same(states, expected, refused: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedpg.engines import packets, simulator, tasks
+from fedpg.engines import packets, tasks
 from fedpg.federation import work
 from fedpg.federation.server import Rules, engine_of
 from fedpg.store.config import Config
@@ -17,8 +17,7 @@ SMALL = {"agents": 1, "rounds": 9, "local_steps": 2, "batch": 2, "horizon": 3, "
 
 
 @pytest.fixture(autouse=True)
-def quickly_and_forgetful(monkeypatch):
-    monkeypatch.setitem(simulator.COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
+def forgetful():
     telltale.forget()
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from fedpg.engines import simulator, wire
+from fedpg.engines import wire
 from fedpg.engines.packets import unpack
 from fedpg.engines.remote import Remote
 from fedpg.engines.simulator import Simulator
@@ -23,11 +23,6 @@ SINGLE, DOUBLE = 1e-5, 1e-10
 SMALL = {"agents": 3, "local_steps": 2, "batch": 2, "horizon": 6, "eval_episodes": 2, "rounds": 10}
 WALK = ('name=["one","two"]', 'orders="/nowhere"')
 NAMES = itertools.count()
-
-
-@pytest.fixture(autouse=True)
-def compile_quickly(monkeypatch):
-    monkeypatch.setitem(simulator.COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
 
 
 def rarely(often: tuple[str, ...], rest: tuple[str, ...]) -> list[Any]:
@@ -95,7 +90,7 @@ def test_cartpole_with_observations_on_a_running_scale(algorithm):
 
 
 @pytest.mark.parametrize("env", rarely(("random-mdp",), ("cartpole",)))
-@pytest.mark.parametrize("algorithm", rarely(("fedhapg-m",), ("fedsvrpg-m", "scaffold")))
+@pytest.mark.parametrize("algorithm", rarely(("scaffold",), ("fedsvrpg-m", "fedhapg-m")))
 def test_double_precision(env, algorithm, float64):
     both = round_by_round(DOUBLE, env=env, algorithm=algorithm, seed=64)
     assert all(array.dtype != np.float32 for _, _, *data in both.link.seen for one in data for array in unpack(one).arrays.values())
@@ -104,11 +99,11 @@ def test_double_precision(env, algorithm, float64):
 def test_some_agents_chosen_by_what_they_report_with_compressed_messages():
     seen = round_by_round(
         SINGLE, rounds=6, env="random-mdp", algorithm="scaffold", compression="float16",
-        agents=5, participation=0.6, selection="power-of-choice", candidates=0.8,
+        agents=4, participation=0.5, selection="power-of-choice", candidates=0.75,
     ).link.seen  # fmt: skip
     kinds = [task.kind for _, task, _, _ in seen]
-    assert [kinds.count(kind) for kind in ("report", "update")] == [6 * 4, 6 * 3]
-    assert len({agent for agent, task, _, _ in seen if task.kind == "update"}) > 3
+    assert [kinds.count(kind) for kind in ("report", "update")] == [6 * 3, 6 * 2]
+    assert len({agent for agent, task, _, _ in seen if task.kind == "update"}) > 2
 
 
 def test_environments_in_python():
