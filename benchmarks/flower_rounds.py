@@ -3,11 +3,13 @@
 The peer is benchmarks/bare_flower, which sends bytes to every node and back and polls as often as we do. Both run on this
 machine without TLS, one after the other, for every size and number of agents: first the peer, then ours, then the peer again.
 A round of ours is the time between two checkpoints: sending, the agents' local updates in JAX, checks, aggregation, saving.
-The first round, in which programs are compiled, is left out of both. Writes docs/data/flower_rounds.json.
+The first round, in which programs are compiled, is left out of both. Writes docs/data/flower_rounds.json and, from it, the table
+of docs/deploy.md.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -21,12 +23,12 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+DATA, PAGE = ROOT / "docs" / "data" / "flower_rounds.json", ROOT / "docs" / "deploy.md"
 sys.path.insert(0, str(ROOT / "tests"))
-
-from helpers.real import federation  # noqa: E402
 
 from fedpg.federation import processes  # noqa: E402
 from fedpg.federation.processes import Child  # noqa: E402
+from helpers.real import federation  # noqa: E402
 
 WIDTHS = {"5 thousand": 121, "1 million": 31_217}
 """Numbers in an observation that give the policy, a 32x32 network, as many params."""
@@ -40,7 +42,8 @@ def bare(agents: int, size: int) -> list[float]:
         folder, port = Path(name), processes.free_port()
         home = folder / "home"
         link = [processes.command("flower-superlink"), "--host", "127.0.0.1", "--port", str(port), "--insecure"]
-        children = [Child([*link, "--disable-runtime-dependency-installation", "--database", str(folder / "db")], folder / "link.log", home)]
+        link += ["--disable-runtime-dependency-installation", "--database", str(folder / "db")]
+        children = [Child(link, folder / "link.log", home)]
         try:
             processes.wait_until_open(port, children[0])
             local = "[superlink.local]\noptions.num-supernodes = 1\n"
@@ -82,14 +85,24 @@ def ours(agents: int, width: int) -> tuple[list[float], list[float], int]:
         said = [line for agent in range(agents) for line in real.log(f"join-{agent}").splitlines() if "sent a message" in line]
         found = [re.search(r"of ([\d,]+) numbers in ([\d.]+) s", line) for line in said if not re.search(r"round 0:", line)]
         return (
-            [(after - before) / 1e9 for before, after in zip(seen[1:], seen[2:], strict=False)],
+            [(after - before) / 1e9 for before, after in itertools.pairwise(seen[1:])],
             [float(match[2]) for match in found],
             int(found[0][1].replace(",", "")),
         )
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as they stand in the document, between two comments."""
+    columns = ("params", "agents", "bytes each way", "bare Flower", "ours", "ratio", "of it an agent's own work")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row in rows:
+        seconds = f"{row['bare']:.2f} s | {row['ours']:.2f} s | {row['ratio']:.2f} | {row['work']:.2f} s"
+        lines.append(f"| {row['params']} | {row['agents']} | {row['bytes']:,} | {seconds} |")
+    return "\n".join(["<!-- flower rounds -->", "", *lines, "", "<!-- end -->"])
+
+
 def main() -> None:
-    """Measures everything, prints a table, writes the file."""
+    """Measures everything, prints it, writes the file and the table."""
     rows: list[dict[str, Any]] = []
     for params, width in WIDTHS.items():
         for agents in AGENTS:
@@ -103,9 +116,10 @@ def main() -> None:
                 "ratio": median(mine[1:]) / median(peer), "work": median(work), "bare_rounds": peer, "our_rounds": mine,
             }  # fmt: skip
             rows.append(row)
-            print(f"{params:>10} params, {agents} agents: bare {row['bare']:.2f} s, ours {row['ours']:.2f} s, ratio {row['ratio']:.2f}", flush=True)
+            print({name: row[name] for name in ("params", "agents", "bare", "ours", "ratio", "work")}, flush=True)
     machine = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
-    (ROOT / "docs" / "data" / "flower_rounds.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    DATA.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    PAGE.write_text(re.sub(r"<!-- flower rounds -->.*?<!-- end -->", lambda _: table(rows), PAGE.read_text(), flags=re.DOTALL))
 
 
 if __name__ == "__main__":

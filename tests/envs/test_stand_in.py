@@ -6,7 +6,7 @@ import pytest
 
 from fedpg import Config, UserError, train
 from fedpg.envs import Box, Discrete, worlds
-from fedpg.federation.server import federate
+from fedpg.federation.server import lead
 from helpers.sites import Direct, sites_of
 
 
@@ -43,7 +43,7 @@ def test_a_server_without_an_environment_leads_agents_that_have_one(tmp_path):
     shared |= {"local_lr": 0.05, "discount": 0.95, "baseline": "time", "normalise_observations": "off", "policy": "categorical"}
     known = Config(env="cartpole", **shared)
     blind = Config(env="spaces", env_option=("observation=4", "choices=2"), **shared)
-    run = federate(blind, tmp_path / "fed", lambda terms, note: Direct(sites_of(known)))
+    run = lead(blind, tmp_path / "fed", lambda terms, note: Direct(sites_of(known)))
     expected = train(known, tmp_path / "sim")
     assert [row["return"] for row in run.rows] == pytest.approx([row["return"] for row in expected.rows], rel=1e-5)
     assert run.rows[-1]["env_steps"] == expected.rows[-1]["env_steps"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedpg.federation.server import federate
+from fedpg.federation.server import lead
 from fedpg.store.config import Config
 from helpers.sites import Direct, sites_of
 
@@ -14,7 +14,7 @@ SMALL = {"env": "random-mdp", "agents": 10, "local_steps": 4, "batch": 4, "horiz
 def final_return(config: Config, attackers: int, out) -> tuple[float, float]:
     """At the beginning and at the end."""
     sites = sites_of(config) | {i: sites_of(config, attack="sign-flip")[i] for i in range(attackers)}
-    rows = federate(config, out, lambda terms, note: Direct(sites)).rows
+    rows = lead(config, out, lambda terms, note: Direct(sites)).rows
     return rows[0]["return"], rows[-1]["return"]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_env import hanging
+from helpers.network import cable
 from helpers.real import federation
 
 pytestmark = pytest.mark.federation
@@ -24,10 +25,10 @@ def orders(tmp_path, monkeypatch) -> Path:
     return tmp_path / "orders"
 
 
-def walkers(folder, orders, **config):
+def walkers(folder, orders, flags=("--deadline", f"{DEADLINE:g}"), **config):
     """A federation of agents in environments that take orders."""
     options = (f'name=["{NAMES[0]}","{NAMES[1]}","{NAMES[2]}"]', f'orders="{orders}"')
-    return federation(folder, ("--deadline", str(DEADLINE)), env_option=options, **WALK | config)
+    return federation(folder, flags, env_option=options, **WALK | config)
 
 
 def let_walk(real, orders, agent):
@@ -126,4 +127,30 @@ def test_agents_whose_disks_are_wiped(tmp_path):
     assert not real.missed(1), "a state that is gone costs no round"
     assert list((tmp_path / "agent-1" / "states").glob("*/*.safetensors")), "it remembers again"
     assert None not in rows[-1]["return_per_agent"]
+    real.check_whole()
+
+
+def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
+    with cable() as between, walkers(tmp_path, orders, ("--deadline", "18"), rounds=12) as real:
+        real.address = f"{between.host}:9092"
+        real.inside = dict.fromkeys(("serve", "join-0", "join-1"), between.server) | {"join-2": between.agent}
+        real.serve()
+        for agent in range(3):
+            let_walk(real, orders, agent)
+        real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(2)["at_work"])
+        during = real.round()
+        between.cut()
+        time.sleep(20.0)
+        between.mend()
+        orders.write_text("a:slow b:slow")
+        real.wait_until(lambda: real.agent(2)["present"])
+        orders.unlink()
+        real.finish()
+        assert real.processes["join-2"].poll() is None, "it was never started again"
+    lost = real.missed(2)
+    assert lost[during] == "no answer within 18 seconds"
+    assert set(lost) == set(range(during, max(lost) + 1))
+    assert max(lost) < 11, "it is back"
+    assert not real.missed(0)
+    assert not real.missed(1)
     real.check_whole()

@@ -16,7 +16,7 @@ from fedpg.engines.keys import Moment, Purpose
 from fedpg.engines.packets import unpack
 from fedpg.engines.selection import Selector
 from fedpg.errors import UserError
-from fedpg.federation.server import Rules, federate
+from fedpg.federation.server import Rules, lead
 from fedpg.store.config import Config
 from fedpg.training.progress import Silent
 from helpers.hostile import edited
@@ -39,7 +39,7 @@ def no_waiting(monkeypatch):
 
 
 def run(config: Config, out: Path, link: Direct, **more):
-    return federate(config, out, lambda terms, note: link, **more)
+    return lead(config, out, lambda terms, note: link, **more)
 
 
 def events(out: Path) -> list[tuple]:

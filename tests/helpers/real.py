@@ -41,11 +41,13 @@ class Real:
         self.config = Config(**({"env": "random-mdp", "algorithm": "fedsvrpg-m"} | QUICK | config))
         (folder / "fed.toml").write_text(to_toml(self.config))
         self.processes: dict[str, subprocess.Popen] = {}
+        self.inside: dict[str, tuple[str, ...]] = {}  # name -> words before the command
 
     def start(self, name: str, *words: str) -> subprocess.Popen:
         """`fedpg WORDS`, in a session of its own, what it prints in NAME.log."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            command, environment = [sys.executable, "-m", "fedpg", *words], dict(os.environ) | self.environment
+            command = [*self.inside.get(name, ()), sys.executable, "-m", "fedpg", *words]
+            environment = dict(os.environ) | self.environment
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         return self.processes[name]
 

@@ -92,7 +92,7 @@ def engine_of(config: Config, run: str, link_of: LinkOf, rules: Rules, watcher: 
     )
 
 
-def federate(
+def lead(
     config: Config,
     out: Path | str,
     link_of: LinkOf,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpg.errors import UserError, require
-from fedpg.federation.server import Rules, federate
+from fedpg.federation.server import Rules, lead
 from fedpg.federation.status import Board
 from fedpg.store import config as configs
 from fedpg.store.config import Config
@@ -37,7 +37,7 @@ def serve(grid: Any, asked: dict[str, Any]) -> None:
     rules = Rules(float(asked["deadline"]), int(asked["quorum"]), float(asked["norm-bound"]), int(asked["start-with"]))
     owner = owner_of(Path(asked["keys"])) if asked["keys"] else lambda node: None
     try:
-        federate(
+        lead(
             config,
             out,
             lambda terms, note: FlowerLink(grid, terms, owner, note, board.arrived),
