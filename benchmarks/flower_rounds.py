@@ -53,7 +53,7 @@ def bare(agents: int, size: int) -> list[float]:
                 children.append(Child([*node, "--port", str(processes.free_port())], folder / f"node-{i}.log", folder / f"home-{i}"))
             asked = f'out="{folder / "out"}" agents={agents} rounds={ROUNDS} size={size}'
             words = [processes.command("flwr"), "run", str(ROOT / "benchmarks" / "bare_flower"), "here", "-c", asked]
-            subprocess.run(words, env=processes.environment(home), check=True, capture_output=True, timeout=120)
+            subprocess.run(words, env=processes.environment(home), check=True, stdout=subprocess.DEVNULL, timeout=120)
             while not (folder / "out").exists():
                 time.sleep(0.5)
             return json.loads((folder / "out").read_text())
