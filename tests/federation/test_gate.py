@@ -147,9 +147,9 @@ def test_no_second_call_hides_in_the_first(plain, framing):
     assert all(sent == hidden for _, sent, _ in server.seen[before:])
 
 
-def test_long_calls_are_for_known_keys(keys):
-    known = flower_key(keys / "agent-0.pub")
-    with link() as server, opened(Way("127.0.0.1", 0, server.server_port, known=frozenset({known}))) as gate:
+def test_long_calls_are_for_known_keys(keys, tmp_path):
+    known, log = flower_key(keys / "agent-0.pub"), tmp_path / "gate.log"
+    with link() as server, opened(Way("127.0.0.1", 0, server.server_port, known=frozenset({known}), log=log)) as gate:
         long = b"0" * (LONGEST_OF_STRANGERS + 1)
         for key, body, status in ((known, long, 200), (b"other", long, 413), (b"other", long[:-1], 200)):
             connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=5)
@@ -157,6 +157,8 @@ def test_long_calls_are_for_known_keys(keys):
             connection.close()
         assert [len(body) for _, body, _ in server.seen] == [len(long), len(long) - 1]
         assert gate.refused == 1
+        (line,) = log.read_text().splitlines()
+        assert line.endswith(" 127.0.0.1 POST '/v1/fleet/push-object' refused with 413")
 
 
 def test_a_link_that_is_away_is_for_agents_to_try_again(plain):

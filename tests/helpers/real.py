@@ -45,8 +45,11 @@ class Real:
 
     def start(self, name: str, *words: str) -> subprocess.Popen:
         """`fedpg WORDS`, in a session of its own, what it prints in NAME.log."""
+        return self.launch(name, [*self.inside.get(name, ()), sys.executable, "-m", "fedpg", *words])
+
+    def launch(self, name: str, command: list[str]) -> subprocess.Popen:
+        """Any command, likewise."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            command = [*self.inside.get(name, ()), sys.executable, "-m", "fedpg", *words]
             environment = dict(os.environ) | self.environment
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         return self.processes[name]

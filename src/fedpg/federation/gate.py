@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import datetime
 import functools
 import logging
 import socket
@@ -45,6 +46,8 @@ HOP = frozenset({"connection", "keep-alive", "te", "trailer", "transfer-encoding
 PATIENCE = 60.0
 """Seconds that the SuperLink has to answer."""
 START, STOP = 10.0, 5.0
+MOST_LINES, LONGEST_PATH = 10_000, 200
+"""Of the log: whoever knocks all day must not fill the disk."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Way:
     """The folder with ca.crt, server.pem and server.key; None: no encryption, on either side."""
     known: frozenset[bytes] = frozenset()
     """The agents' public keys as PEM; empty: anybody may make long calls."""
+    log: Path | None = None
+    """The file that gets a line for each call that was refused."""
 
 
 class Gate:
@@ -117,6 +122,10 @@ class Gate:
 
     async def _refuse(self, request: Request, error: Exception | None = None, status: int = 404) -> Response:
         self.refused += 1
+        if self._way.log is not None and self.refused <= MOST_LINES:
+            host, path = request.client.host if request.client else "somebody", ascii(request.url.path)[:LONGEST_PATH]
+            with contextlib.suppress(OSError), self._way.log.open("a") as file:
+                file.write(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {host} {request.method} {path} refused with {status}\n")
         return Response(status_code=status)
 
     async def _pass_on(self, call: str, request: Request) -> Response:

@@ -75,7 +75,7 @@ class SuperLink:
             processes.wait_until_open(self._port, self._link)
             self._write_connection()
             known = self._register()
-            self._gate = Gate(Way(host, port, self._port, service.keys, known))
+            self._gate = Gate(Way(host, port, self._port, service.keys, known, self._own / "gate.log"))
             self._submit(resume)
         except BaseException:
             self.stop()
