@@ -12,6 +12,7 @@ class Cable:
     """A server's and an agent's network, connected.
 
     Attributes:
+        spaces: the names of the two network namespaces.
         server, agent: what to put before a command so that it runs there.
         host: the server's address, which both reach.
     """
@@ -20,13 +21,13 @@ class Cable:
 
     def __init__(self) -> None:
         name = f"fedpg-{os.getpid()}"
-        self._spaces = (f"{name}-s", f"{name}-a")
-        self.server, self.agent = (("ip", "netns", "exec", space) for space in self._spaces)
+        self.spaces = (f"{name}-s", f"{name}-a")
+        self.server, self.agent = (("ip", "netns", "exec", space) for space in self.spaces)
 
     def lay(self) -> None:
         """Makes both networks."""
-        server, agent = self._spaces
-        for space in self._spaces:
+        server, agent = self.spaces
+        for space in self.spaces:
             ip("netns", "add", space)
             ip("-n", space, "link", "set", "lo", "up")
         ip("-n", server, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", agent)
@@ -36,15 +37,15 @@ class Cable:
 
     def cut(self) -> None:
         """At the server's end: what the agent sends vanishes, and nobody tells it."""
-        ip("-n", self._spaces[0], "link", "set", "cable", "down")
+        ip("-n", self.spaces[0], "link", "set", "cable", "down")
 
     def mend(self) -> None:
         """As it was."""
-        ip("-n", self._spaces[0], "link", "set", "cable", "up")
+        ip("-n", self.spaces[0], "link", "set", "cable", "up")
 
     def remove(self) -> None:
         """Both networks, with the cable."""
-        for space in self._spaces:
+        for space in self.spaces:
             subprocess.run(["ip", "netns", "delete", space], capture_output=True, check=False)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from fedpg.engines.flower.executor import Executor
 from fedpg.errors import UserError, require
-from fedpg.federation import processes
+from fedpg.federation import certificates, processes
 from fedpg.federation.processes import Child
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -49,15 +50,24 @@ class SuperNode:
                 require((keys / file).exists(), f"no {file} in {keys}: get it from whoever made the keys (fedpg cert), or give --insecure")
                 words += [flag, str(keys / file)]
         self._words, self._folder, self._answer, self._tell, self._secret = words, folder, answer, tell, secret
+        self._encrypted = keys is not None
         self._start()
 
     def _start(self) -> None:
         port, secret = processes.free_port(), secrets.token_bytes(32)
         with open(os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(secret)
-        words = [*self._words, "--port", str(port)]
+        words, authority = [*self._words, "--port", str(port)], None
+        if self._encrypted:
+            # Also from the SuperNode to this process: messages are nobody else's business on this machine either.
+            own = self._folder / "loopback"
+            shutil.rmtree(own, ignore_errors=True)
+            certificates.make(own, certificates.Request((), 1))
+            authority = (own / "ca.crt").read_bytes()
+            for flag, file in (("certfile", "server.pem"), ("keyfile", "server.key"), ("ca-certfile", "ca.crt")):
+                words += [f"--ssl-{flag}", str(own / file)]
         self._child = Child(words, self._folder / "supernode.log", self._folder / "flower")
-        self._executor = Executor(f"127.0.0.1:{port}", secret, self._answer, self._tell)
+        self._executor = Executor(f"127.0.0.1:{port}", secret, self._answer, self._tell, authority)
 
     def wait(self) -> None:
         """Keeps it running; raises a `UserError` if the server does not let it in."""

@@ -37,10 +37,18 @@ class Executor:
         secret: the content of the file that the SuperNode has as --superexec-auth-secret-file.
         answer: packet -> packet; never raises.
         tell: called with one line when a task could not be done.
+        authority: the certificate behind that of the SuperNode's own port, as PEM; None: no encryption.
     """
 
-    def __init__(self, address: str, secret: bytes, answer: Callable[[bytes], bytes], tell: Callable[[str], None]) -> None:
-        self._address, self._secret, self._answer, self._tell = address, secret, answer, tell
+    def __init__(
+        self,
+        address: str,
+        secret: bytes,
+        answer: Callable[[bytes], bytes],
+        tell: Callable[[str], None],
+        authority: bytes | None = None,
+    ) -> None:
+        self._address, self._secret, self._answer, self._tell, self._authority = address, secret, answer, tell, authority
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="executor", daemon=True)
         self._thread.start()
@@ -53,7 +61,8 @@ class Executor:
     def _client(self, proof: object) -> RuntimeHttpClient:
         # Without Flower's retries: a SuperNode that is gone takes its tasks along, and on a refusal they interrupt the whole process.
         proofs = [RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), proof]
-        return RuntimeHttpClient.from_server_address(self._address, True, None, proofs, retry_invoker=None)
+        plain = self._authority is None
+        return RuntimeHttpClient.from_server_address(self._address, plain, self._authority, proofs, retry_invoker=None)
 
     def _run(self) -> None:
         asking = self._client(SuperExecAuthHttpInterceptor(master_secret=self._secret, protected_methods=PROTECTED))
