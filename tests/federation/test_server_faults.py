@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from fedpg.federation.server_app import PROCESS
-from helpers.real import Real, descendants, federation
+from helpers.real import Real, descendants, federation, named
 from helpers.rounds import SERVER, error, part, saved, simulated
 
 pytestmark = pytest.mark.federation
@@ -38,12 +37,6 @@ def assert_as_if_nothing_had_happened(real: Real) -> None:
 def resumed(real: Real) -> list[int]:
     """After how many rounds the run was taken up again."""
     return [resume["round"] for resume in json.loads((real.out / "manifest.json").read_text())["resumed"]]
-
-
-def named(root: int, word: str) -> list[int]:
-    """The processes below one whose command has a word."""
-    commands = {process: Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ") for process in descendants(root)}
-    return [process for process, command in commands.items() if word in command]
 
 
 def test_a_server_that_is_killed_and_started_again(tmp_path):

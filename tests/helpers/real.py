@@ -169,6 +169,12 @@ def descendants(process: int) -> list[int]:
     return [found for child in children for found in (*descendants(child), child)]
 
 
+def named(root: int, word: str) -> list[int]:
+    """The processes below one whose command has a word."""
+    commands = {process: Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ") for process in descendants(root)}
+    return [process for process, command in commands.items() if word in command]
+
+
 @contextlib.contextmanager
 def federation(folder: Path, flags: tuple[str, ...] = (), **config: Any) -> Iterator[Real]:
     """A federation that ends with the test, and fails it if a process does not."""
