@@ -95,7 +95,7 @@ def test_another_run_in_the_folder_is_left_alone(capsys, tmp_path):
 def test_an_error_in_the_debug_engine_names_its_stage(capsys, tmp_path, monkeypatch):
     from fedpg.engines import round as rounds
 
-    def refuse(*arguments):
+    def refuse(*arguments, **constants):
         raise ArithmeticError("broken on purpose")
 
     monkeypatch.setattr(rounds, "settle", refuse)

@@ -60,6 +60,7 @@ def slope_of(line: Any) -> float:
     return float(np.diff(np.log(line.y))[0] / np.diff(np.log(line.x))[0])
 
 
+@pytest.mark.slow  # tests/experiments/test_smoke.py runs one too
 def test_tiny_real_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(speedup.SCALES, "smoke", speedup.Scale((1, 2), {"bowls": 64}, 2, 2))
     outcome = speedup.run("smoke", lambda what, share: None)

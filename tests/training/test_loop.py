@@ -13,8 +13,8 @@ from fedpg.algorithms import ALGORITHMS
 from fedpg.errors import UserError
 from fedpg.store import checkpoint
 from fedpg.store.config import Config
-from fedpg.training import loop
 from fedpg.training.loop import train
+from fedpg.training.setup import build
 from helpers.federations import EXACT, each
 from helpers.runs import assert_same_run, kill_and_compare, start, wait_for_rows
 
@@ -88,32 +88,29 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-def poison(monkeypatch, seeds):
-    """Makes the rewards of some seeds NaN."""
-    made = loop.build
+def poisoned(seeds):
+    """An engine in which the rewards of some seeds are NaN."""
 
-    def poisoned(config):
-        engine = made(config)
+    def make_engine(config):
+        engine = build(config)
         agents = engine._agents[0]
         engine._agents[0] = agents._replace(reward=agents.reward.at[seeds].set(np.nan))
         return engine
 
-    monkeypatch.setattr(loop, "build", poisoned)
+    return make_engine
 
 
-def test_failed_seeds_are_recorded_and_the_rest_goes_on(tmp_path, monkeypatch):
+def test_failed_seeds_are_recorded_and_the_rest_goes_on(tmp_path):
     """A reward that is not a number in some seeds: null in their place, named in failed_seeds, means over the others."""
-    poison(monkeypatch, seeds=1)
-    last = train(SMALL, tmp_path / "run").rows[-1]
+    last = train(SMALL, tmp_path / "run", make_engine=poisoned(seeds=1)).rows[-1]
     assert last["failed_seeds"] == {"1": 0}
     assert last["return_per_seed"][1] is None
     assert last["return"] == pytest.approx(np.mean([last["return_per_seed"][i] for i in (0, 2)]), rel=1e-5)
 
 
-def test_if_every_seed_fails_it_stops_saved_with_the_reason(tmp_path, monkeypatch):
-    poison(monkeypatch, seeds=slice(None))
+def test_if_every_seed_fails_it_stops_saved_with_the_reason(tmp_path):
     with pytest.raises(UserError, match=r"every seed failed .* try a smaller --local-lr"):
-        train(SMALL, tmp_path / "run")
+        train(SMALL, tmp_path / "run", make_engine=poisoned(seeds=slice(None)))
     assert (tmp_path / "run" / "checkpoint" / "state.safetensors").exists()
 
 
