@@ -62,7 +62,7 @@ class SuperLink:
     """
 
     def __init__(self, service: Service, resume: bool) -> None:
-        self._service, self._resume = service, resume
+        self._service = service
         self._own = RunFolder(service.out).federation
         host, port = processes.split_address(service.address)
         self._port = processes.free_port()
