@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from fedpg import trees
 from fedpg.algorithms import fedhapg_s, fedsvrpg_m, fedsvrpg_s, pavg
-from fedpg.algorithms.stabilised import LOOKBACKS, Past, few_steps_gain, worth
+from fedpg.algorithms.stabilised import LOOKBACKS, Past, few_steps_gain, first_rounds, worth
 from fedpg.engines.simulator import Simulator
 from fedpg.errors import UserError
 from fedpg.quadratic import Bowl, quadratic
@@ -53,7 +55,7 @@ def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, beta=BET
     return theta
 
 
-@pytest.mark.parametrize("factory", [fedsvrpg_s, fedhapg_s])
+@pytest.mark.parametrize("factory", [partial(fedsvrpg_s, plain_rounds=1), fedhapg_s], ids=["fedsvrpg-s", "fedhapg-s"])
 @pytest.mark.parametrize(("lookback", "gain"), [("none", 2.0), ("none", 100.0), ("memory", 1.0), ("sample", 1.0)])
 def test_the_recursion_is_that_written_by_hand(factory, lookback, gain):
     problem = quadratic(2)
@@ -75,9 +77,19 @@ def test_it_is_pavg_for_as_long_as_it_is_told_to_be(plain_rounds):
 
 def test_left_alone_it_remembers_at_most_a_quarter_of_k_rounds_and_steps_a_tenth_further():
     problem = quadratic(2)
-    ours = params_after(fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS), problem, lambda key: BOWLS, 5)
-    np.testing.assert_allclose(ours[0], by_hand(5, lookback="none", gain=4 / (BETA * STEPS), stretch=1.1), rtol=2e-5)
+    ours = params_after(fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS), problem, lambda key: BOWLS, 7)
+    np.testing.assert_allclose(ours[0], by_hand(7, lookback="none", gain=4 / (BETA * STEPS), stretch=1.1, plain_rounds=4), rtol=2e-5)
     assert [float(few_steps_gain(0.2, steps)) for steps in (1, 8, 10, 128)] == [20.0, 2.5, 2.0, 2.0]
+    assert [first_rounds(steps) for steps in (1, 32, 33, 64, 65, 127, 128, 500)] == [4, 4, 4, 2, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("lookback", ["memory", "sample", "fitted"])
+def test_who_looks_back_needs_one_plain_round(lookback):
+    problem, steps = quadratic(2), {"beta": BETA, "local_lr": ETA, "local_steps": STEPS, "lookback": lookback}
+    left_alone, told = (
+        params_after(fedsvrpg_s(problem, **steps, **more), problem, lambda key: BOWLS, 5) for more in ({}, {"plain_rounds": 1})
+    )
+    np.testing.assert_array_equal(left_alone, told)
 
 
 @pytest.mark.parametrize("name", ["fedsvrpg-s", "fedhapg-s"])
@@ -94,14 +106,14 @@ def test_beta_one_is_pavg_bit_for_bit(name, world):
 def test_with_one_local_step_there_is_nothing_to_keep_quiet_and_it_is_pavg(factory):
     small = bowl(agents=3, noise=0.1)
     steps = {"local_lr": 0.1, "local_steps": 1}
-    ours = params_after(factory(small.problem, beta=0.2, stretch=1.0, **steps), small.problem, small.agents_of, 5)
-    plain = params_after(pavg(small.problem, **steps), small.problem, small.agents_of, 5)
+    ours = params_after(factory(small.problem, beta=0.2, stretch=1.0, **steps), small.problem, small.agents_of, 8)
+    plain = params_after(pavg(small.problem, **steps), small.problem, small.agents_of, 8)
     assert_trees_close(ours, plain, rtol=1e-4)
 
 
 def test_the_largest_gain_makes_the_server_step_along_the_mean_gradient_of_the_paths():
     problem = quadratic(2)
-    algorithm = fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, gain=1.0 / BETA)
+    algorithm = fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, gain=1.0 / BETA, plain_rounds=1)
     engine = Simulator(problem, algorithm, lambda key: BOWLS)
     engine.start()
     engine.advance(0, 1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.stabilised import STRETCH, few_steps_gain, stabilised
+from fedpg.algorithms.stabilised import STRETCH, few_steps_gain, first_rounds, stabilised
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -29,7 +29,7 @@ def fedsvrpg_s(
     lookback: str = "auto",
     gain: Any = None,
     stretch: Any = STRETCH,
-    plain_rounds: int = 1,
+    plain_rounds: int | None = None,
 ) -> Algorithm:
     """FedSVRPG-S on `problem`.
 
@@ -42,7 +42,8 @@ def fedsvrpg_s(
         lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
         gain: kappa; if None max(2, 4/(beta K)) without look back and 1, the printed server, with it.
         stretch: sigma, how much longer the server steps than lambda.
-        plain_rounds: how many rounds at the start are PAvg's. The first always is; 3 is safer at the largest steps.
+        plain_rounds: how many rounds at the start are PAvg's. The first always is; if None those of the first 128 local steps, at
+            most 4, without look back, and 1 with it.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
@@ -51,6 +52,7 @@ def fedsvrpg_s(
 
     lookback = "none" if lookback == "auto" else lookback
     gain = (few_steps_gain(beta, local_steps) if lookback == "none" else 1.0) if gain is None else gain
+    plain_rounds = (first_rounds(local_steps) if lookback == "none" else 1) if plain_rounds is None else plain_rounds
     return stabilised(
         "fedsvrpg-s", problem, change,
         lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,

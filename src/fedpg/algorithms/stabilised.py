@@ -24,6 +24,7 @@ largest steps that is too far. Derivation, fixed point and ablation: docs/algori
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -99,6 +100,14 @@ def few_steps_gain(beta: Any, local_steps: int) -> Any:
     With few local steps there is little to keep quiet, and the lag of a memory is all that it would bring.
     """
     return jnp.maximum(2.0, 4.0 / (beta * local_steps))
+
+
+def first_rounds(local_steps: int) -> int:
+    """P where nobody looks back: the rounds that hold the first 128 local steps, at most 4.
+
+    Where rounds are long enough for PAvg's to drift apart, one of them is enough to begin with.
+    """
+    return min(4, math.ceil(128 / local_steps))
 
 
 def stabilised(

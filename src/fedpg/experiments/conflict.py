@@ -18,8 +18,9 @@ HORIZON, DISCOUNT, BATCH = 50, 0.9, 1
 BETA, PLAIN = 0.2, 1.0
 """beta of every algorithm, unless it says otherwise, and that of PAvg."""
 TUNED_ON = (
-    "conflict with heterogeneity 1, 5 states, 5 actions, N=3, 5 and 10, K=1, 8, 32 and 64, seeds of roots 3 and 7, eta from 1e-3 to 4e-1 "
-    "(0.2 and 0.4 are left out of the grids because every algorithm was bad there), and CartPole with heterogeneity 2, K=10, 16, 32 and 128"
+    "conflict with heterogeneity 0.7, 1 and 1.3, 5 states and 5 actions or 8 and 4, N=3, 4, 5, 10 and 20, K=1, 4, 8, 16, 32, 64 and 128, "
+    "random-mdp with own rewards, seeds of roots 3, 7 and 77003, eta from 1e-3 to 4e-1 (0.2 and 0.4 are left out of the grids because "
+    "every algorithm was bad there), and CartPole with heterogeneity 2, K=10, 16, 32 and 128"
 )
 """The tuning set: what was looked at while the stabilised variants were designed."""
 

@@ -48,7 +48,7 @@ TINY = {"rounds": 2, "eval_every": 1, "seeds": 1, "batch": 2, "local_steps": 2, 
 TINY |= {"normalise_observations": "off"}  # saves seconds of compilation
 LARGE = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": "1"}
 ROBOTS = {  # 200,000 and 20,000 environment steps a round; twice FedHAPG-M's preset step, for a 33rd of its preset's rounds
-    "fedsvrpg-m": {"rounds": 5, "eval_every": 1, "seeds": 3, "u0": "1", "eval_episodes": 8},
+    "fedsvrpg-m": {"rounds": 8, "eval_every": 1, "seeds": 3, "u0": "1", "eval_episodes": 8},
     "fedhapg-m": {"rounds": 30, "eval_every": 5, "seeds": 3, "u0": "1", "eval_episodes": 8, "local_lr": 0.0012},
 }
 SCALES = {
