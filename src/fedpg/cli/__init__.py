@@ -14,6 +14,7 @@ VERBS = {
     "serve": "lead a federation between machines, on Flower",
     "join": "take part in one as an agent, with an environment that nobody else sees",
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
+    "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",
     "bench": "speed on MuJoCo tasks, as ratios against named peers measured in the same run",
     "doctor": "what is installed, which devices there are, what is missing for what",

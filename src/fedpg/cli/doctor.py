@@ -26,6 +26,9 @@ NEEDS = {
     "gymnasium": ("gym:... environments", "gym"),
     "mujoco": ("halfcheetah, walker2d, hopper, swimmer", "mujoco"),
     "flwr": ("fedpg serve, join, cert", "flower"),
+    "tensorboard": ("--track tensorboard", "tensorboard"),
+    "wandb": ("--track wandb", "wandb"),
+    "mlflow": ("--track mlflow", "mlflow"),
     "pytest": ("the tests", "test"),
 }
 """Package -> (what needs it, the extra that brings it)."""

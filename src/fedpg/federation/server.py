@@ -23,7 +23,7 @@ from fedpg.training.setup import BETWEEN_MACHINES, participation_of, plan, resol
 
 RUN_NAME = "run-name"
 """The file with the name under which agents keep their states of this run."""
-NOT_SENT = ("env", "env_option", "heterogeneity", "backend", "engine")
+NOT_SENT = ("env", "env_option", "heterogeneity", "backend", "engine", "track")
 """What of a configuration is no agent's business, or its own."""
 
 

@@ -118,6 +118,8 @@ class Config:
     """What steps MuJoCo: batch (the real engine, on the CPU), mjx (in the compiled program, for GPUs), auto (the faster)."""
     engine: str = "simulator"
     """simulator (everything in one compiled program) or debug (plain Python, names the stage of an error)."""
+    track: tuple[str, ...] = ()
+    """Where else the numbers of metrics.jsonl go, besides the run folder: tensorboard, wandb, mlflow. May change when resumed."""
 
 
 def flag(field: str) -> str:
@@ -140,6 +142,9 @@ def check_value(name: str, value: Any) -> Any:
             value = [f"{k}={json.dumps(v)}" for k, v in value.items()]
         listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
         require(listed, f"{flag(name)} must be a table, or a list of NAME=VALUE")
+        return tuple(value)
+    if name == "track":
+        require(isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value), "track must be a list of names")
         return tuple(value)
     if hint is float and type(value) is int:
         value = float(value)

@@ -65,18 +65,18 @@ class RunFolder:
         require(self.config.exists(), f"no run to resume in {self.path}: leave out --resume to start one")
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keeps a second process out while this one writes."""
+    def lock(self, name: str = LOCK, hint: str = "wait for it, or give another --out") -> Iterator[None]:
+        """Keeps a second process out while this one writes, or does what the lock `name` is for; `hint` ends its error."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / LOCK).open("w")
+            handle = (self.path / name).open("w")
         except OSError as error:
             raise UserError(f"cannot write to {self.path}: {error.strerror}") from error
         with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise UserError(f"another process is working in {self.path}: wait for it, or give another --out") from None
+                raise UserError(f"another process is working in {self.path}: {hint}") from None
             yield
 
     def append_row(self, row: dict[str, Any]) -> None:

@@ -16,11 +16,14 @@ import numpy as np
 
 from fedpg.engines import wire
 from fedpg.engines.round import HEALTHY
+from fedpg.engines.tasks import one_line
 from fedpg.errors import UserError, require
 from fedpg.store import checkpoint, manifest
 from fedpg.store import config as configs
 from fedpg.store.config import Config, flag
 from fedpg.store.folder import RunFolder, write_atomically
+from fedpg.tracking.points import TRACKING
+from fedpg.tracking.sending import Trackers
 from fedpg.training.progress import Progress, Silent
 from fedpg.training.row import Costs, make_row, privacy_spent
 from fedpg.training.setup import Engine, build, resolve
@@ -56,7 +59,7 @@ def train(
     """Trains one policy for all agents of `config` and writes a run folder.
 
     Args:
-        config: what to run; with `resume` it must be the folder's own, but for `rounds`, which may be larger.
+        config: what to run; with `resume` it must be the folder's own, but for `rounds`, which may be larger, and `track`.
         out: the run folder; must be empty or absent unless `resume`.
         resume: go on from the folder's checkpoint, bit for bit.
         progress: where to report; silent by default.
@@ -66,7 +69,7 @@ def train(
     asked, config = config, resolve(config)
     if resume:
         folder.require_run()
-        stored = resolve(Config(**configs.read(folder.config)))
+        stored = resolve(Config(**configs.read(folder.config) | {"track": ()}))  # its trackers need not be installed any more
         # u_0 follows from the number of rounds the run began with, unless it was asked for
         config = check_same(config if asked.u0 != "auto" else dataclasses.replace(config, u0=stored.u0), stored)
     else:
@@ -79,12 +82,12 @@ def train(
 
 
 def check_same(wanted: Config, stored: Config) -> Config:
-    """The stored configuration with the wanted number of rounds; refuses any other difference."""
+    """The stored configuration with the wanted rounds and trackers; refuses any other difference."""
     for field in dataclasses.fields(Config):
         here, there = getattr(wanted, field.name), getattr(stored, field.name)
-        require(field.name == "rounds" or here == there, f"cannot resume: the run has {flag(field.name)} {there}, not {here}")
+        require(field.name in ("rounds", "track") or here == there, f"cannot resume: the run has {flag(field.name)} {there}, not {here}")
     require(wanted.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {wanted.rounds}")
-    return dataclasses.replace(stored, rounds=wanted.rounds)
+    return dataclasses.replace(stored, rounds=wanted.rounds, track=wanted.track)
 
 
 class _Loop:
@@ -98,13 +101,15 @@ class _Loop:
     def run(self, resume: bool) -> Run:
         restored = self._restore() if resume else False
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
-        if not restored:
-            self._begin()
-        elif self._evaluation_is_due():
-            self._evaluate()
-        stop = threading.Event()
-        with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
-            self._rounds(stop)
+        with Trackers(self.folder, self.config, self._lost_tracker) as self.trackers:
+            if not restored:
+                self._begin()
+            elif self._evaluation_is_due():
+                self._evaluate()
+            self.trackers.tell(self.rows)
+            stop = threading.Event()
+            with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
+                self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
 
     def _begin(self) -> None:
@@ -195,6 +200,13 @@ class _Loop:
         arrays |= {f"costs.{k}": v for k, v in vars(self.costs).items()}
         checkpoint.write(self.folder.checkpoint, arrays, {"round": self.round, "seconds": self.seconds})
         self.saved = time.monotonic()
+        self.trackers.tell(self.rows)
+
+    def _lost_tracker(self, what: str) -> None:
+        event = {"round": self.round, "during": TRACKING, "seed": 0, "agent": None, "what": one_line(what)}
+        with contextlib.suppress(UserError):  # where the disk is full, metrics.jsonl says so
+            self.folder.append_event(event)
+        self.progress.happened(event)
 
     def _restore(self) -> bool:
         """Loads the checkpoint; False if the run was killed before its first."""

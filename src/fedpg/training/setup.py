@@ -29,6 +29,7 @@ from fedpg.errors import UserError, choose, require
 from fedpg.gradients import baselines, importance, suspects
 from fedpg.problem import Problem, policy_gradient
 from fedpg.store.config import Config, flag, parse_options
+from fedpg.tracking import sending
 from fedpg.training.options import resolve_options
 
 ENGINES = {"simulator": Simulator, "debug": Debug}
@@ -89,6 +90,7 @@ def resolve(config: Config) -> Config:
     worlds.check_name(config.env)
     choose("algorithm", config.algorithm, ALGORITHMS)
     choose("engine", config.engine, (*ENGINES, BETWEEN_MACHINES))
+    sending.check(config.track)
     for name in ("agents", "seeds", "eval_every", "eval_episodes"):
         require(getattr(config, name) >= 1, f"{flag(name)} must be at least 1, not {getattr(config, name)}")
     require(0 <= config.seed < 2**31, f"seed must be from 0 to 2147483647, not {config.seed}")

@@ -1,0 +1,54 @@
+"""`fedpg track RUN --to NAME...`: a run folder's numbers, sent to trackers afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from fedpg.cli.parse import parse
+from fedpg.errors import UserError, require
+from fedpg.store import checkpoint
+from fedpg.store import config as configs
+from fedpg.store.config import Config
+from fedpg.store.folder import RunFolder
+from fedpg.tracking import sending
+
+
+@dataclasses.dataclass(frozen=True)
+class TrackOptions:
+    """Send a run to trackers afterwards, or what they missed of it. What a tracker has already is not sent twice.
+
+    Example: fedpg track runs/mine --to tensorboard && tensorboard --logdir runs
+
+    tensorboard: into RUN/tensorboard. wandb: to the project WANDB_PROJECT, or else fedpg; with WANDB_MODE=offline into RUN/wandb.
+    mlflow: to the server of MLFLOW_TRACKING_URI. While a run goes on, `fedpg train --track NAME` does the same.
+    """
+
+    run: Annotated[str, tyro.conf.Positional]
+    """The run folder, of a run that is over or still goes on."""
+    to: tuple[str, ...] = ()
+    """Which trackers: tensorboard, wandb, mlflow; each needs the extra of its name."""
+
+
+def main(argv: list[str]) -> int:
+    """The verb. Returns the exit code."""
+    options = parse(TrackOptions, argv, "fedpg track")
+    folder = RunFolder(Path(options.run))
+    require(folder.config.exists(), f"no run in {folder.path}: give the folder that fedpg train or serve wrote")
+    require(bool(options.to), "give --to and one or more trackers: tensorboard, wandb, mlflow")
+    sending.check(options.to)
+    require(folder.checkpoint.exists(), f"the run in {folder.path} has no checkpoint yet: wait for its first")
+    config = dataclasses.replace(Config(**configs.read(folder.config)), track=options.to)
+    _, about = checkpoint.read(folder.checkpoint)
+    rows = [row for row in folder.rows() if row["round"] <= about["round"]]
+    problems: list[str] = []
+    with sending.Trackers(folder, config, problems.append, patience=None) as trackers:
+        trackers.tell(rows)
+    if problems:
+        raise UserError("; ".join(problems))
+    Console().print(f"{', '.join(options.to)}: {len(rows)} evaluated rounds are there", highlight=False)
+    return 0
