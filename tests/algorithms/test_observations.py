@@ -16,7 +16,7 @@ from fedpg.moments import Moments
 from fedpg.policies import gaussian
 from fedpg.policies.normalised import normalised
 from fedpg.problem import Problem, policy_gradient
-from helpers.federations import claims, each, make
+from helpers.federations import SELDOM, claims, each, make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare
 
 
@@ -57,7 +57,7 @@ COMMON = [name for name in ALGORITHMS if name not in ("local-only", "fedpg-br") 
 """fedpg-br's server sees things too, which are not in the scale: a test of its own."""
 
 
-@pytest.mark.parametrize("name", each(COMMON, ("fedkl", "fedhapg-s", "fedhapg-m", "heavy-ball", "nharpg", "pooled")))
+@pytest.mark.parametrize("name", each(COMMON, (*SELDOM, "fedhapg-m", "pavg")))
 def test_running_statistics_are_those_of_everything_seen(name):
     host = Watching()
     engine = engine_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball", "nharpg") else {}))

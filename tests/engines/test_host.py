@@ -12,7 +12,7 @@ from fedpg.engines.simulator import Simulator
 from fedpg.policies import gaussian
 from fedpg.problem import policy_gradient
 from helpers.compare import assert_trees_close
-from helpers.federations import claims, each, make
+from helpers.federations import SELDOM, claims, each, make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare, widths
 
 SETTINGS = {"horizon": 8, "discount": 0.9, "batch_size": 3, "baseline": "time", "eval_episodes": 4}
@@ -28,14 +28,9 @@ def host_engine(name: str, host: SlideHost, kind: type = Simulator, seeds: int =
     return kind(problem, algorithm, lambda key: members(3), prepare=prepare, host=host, seeds=seeds)
 
 
-STABILISED = tuple(name for name in ALGORITHMS if name.endswith("-s"))
-
-
-SELDOM = (*STABILISED, "fedkl", "nharpg", "heavy-ball", "fedprox", "fedavg-m", "mfpo", "fedpg-br", "pooled")
-"""Their agent half calls nothing of a problem that the others do not call."""
-
-
-@pytest.mark.parametrize("name", each((name for name in ALGORITHMS if claims(name, "slide")), SELDOM))
+@pytest.mark.parametrize(
+    "name", each((name for name in ALGORITHMS if claims(name, "slide")), (*SELDOM, "fedsvrpg-s", "fedpg-br", "fast-fedpg"))
+)
 def test_every_algorithm_runs_as_if_traced(name):
     engine = host_engine(name, SlideHost())
     problem = problem_of(TRACED)

@@ -52,7 +52,12 @@ def everything(way: ModuleType, policy: Any, choices: Choices, params: Any, ther
     return {"memory": memory} | ask(drawn)
 
 
-CASES = [(1, "none", False), (3, "value", False), *((size, baseline, True) for size in (1, 3) for baseline in ("none", "value"))]
+CASES = [
+    (3, "value", False),
+    (1, "none", True),
+    (3, "value", True),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, "none", False), (1, "value", True), (3, "none", True)]),
+]
 
 
 @pytest.mark.parametrize(("size", "baseline", "x64"), CASES)

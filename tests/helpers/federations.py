@@ -21,6 +21,9 @@ EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
 """Algorithms that draw nothing."""
 RARELY = ("pavg-softmax", "pavg-npg", "authors-svrpg", "authors-hapg")
 """Algorithms that go through the tables of tests only in `make test-slow`: one line away from another, or there to be looked at."""
+SELDOM = ("fedhapg-s", "fedkl", "nharpg", "heavy-ball", "fedprox", "fedavg-m", "mfpo", "pooled", "local-only")
+"""Algorithms whose agent half calls nothing of a problem that the others do not call: in tables that take seconds a line, only in
+`make test-slow`."""
 CLAIMS = {
     **dict.fromkeys(EXACT, ("random-mdp",)),
     "pavg-projected": ("direct",),

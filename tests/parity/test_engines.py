@@ -8,18 +8,17 @@ from fedpg.algorithms import ALGORITHMS
 from fedpg.engines.debug import Debug
 from fedpg.engines.simulator import Simulator
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, each, home, make
+from helpers.federations import SELDOM, SMALL, each, home, make
 
-RARELY_HERE = ("fedkl", "pavg-projected", "fednpg")
-"""Whose loops (epochs, time) are slow when nothing is compiled."""
+RARELY_HERE = (*SELDOM, "pavg-projected", "fednpg")
+"""Besides, those whose loops (over time) are slow when nothing is compiled."""
 
 
 @pytest.mark.parametrize(
     ("name", "world"),
     [
         *each(((name, home(name)) for name in ALGORITHMS), RARELY_HERE),
-        pytest.param("fedsvrpg-m", "cartpole", marks=pytest.mark.slow),
-        ("fedhapg-m", "cartpole"),
+        *(pytest.param(name, "cartpole", marks=pytest.mark.slow) for name in ("fedsvrpg-m", "fedhapg-m")),
     ],
 )
 def test_round_by_round(name, world):

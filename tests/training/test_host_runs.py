@@ -35,7 +35,10 @@ SHORT = ["--rounds", "8", "--local-steps", "2", "--batch", "2", "--eval-every", 
             ],
             marks=pytest.mark.slow,
         ),
-        ["--env", "hopper", "--horizon", "30", *SHORT, "--normalise-observations", "running", "--heterogeneity", "1"],
+        pytest.param(
+            ["--env", "hopper", "--horizon", "30", *SHORT, "--normalise-observations", "running", "--heterogeneity", "1"],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["lunar-lander", "pendulum", "thermostat", "hopper"],
 )

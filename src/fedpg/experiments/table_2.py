@@ -54,7 +54,7 @@ class Scale(NamedTuple):
     kappas: tuple[float, ...]
 
 
-SCALES = {"smoke": Scale(24, (0.0, 1.0)), "full": Scale(16000, KAPPAS)}
+SCALES = {"smoke": Scale(12, (0.0, 1.0)), "full": Scale(16000, KAPPAS)}
 
 
 def measure(column: Column, kappa: float, seeds: int) -> np.ndarray:
