@@ -12,7 +12,7 @@ test: .venv/test.stamp
 	$(BIN)/ruff format --check src tests examples
 	$(BIN)/pytest -n 2 --dist worksteal
 
-test-slow: .venv/test.stamp
+test-slow: .venv/test.stamp .venv/trackers.stamp
 	$(BIN)/pytest -m slow
 
 # Needs root: it makes network namespaces, and listens on the loopback interface.
