@@ -6,6 +6,8 @@ import dataclasses
 import json
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +19,7 @@ from fedpg.errors import UserError
 from fedpg.federation.server import lead, to_agents
 from fedpg.store.config import Config
 from fedpg.store.folder import RunFolder
-from fedpg.tracking import sending, tensorboard
-from fedpg.tracking.points import Points
+from fedpg.tracking import points, sending, tensorboard
 from fedpg.training import loop
 from fedpg.training.loop import train
 from fedpg.training.progress import Silent
@@ -140,14 +141,21 @@ def test_one_that_hangs_is_left_behind_at_the_end(tmp_path, monkeypatch):
     released.set()
 
 
+def test_trackers_that_open_at_once_know_the_run_by_one_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(points, "write_atomically", lambda path, data: (time.sleep(0.05), path.write_bytes(data)))
+    with ThreadPoolExecutor(4) as threads:
+        names = list(threads.map(points.token_of, [RunFolder(tmp_path)] * 4))
+    assert set(names) == {(tmp_path / points.TOKEN).read_text()}
+
+
 def test_events_are_counted_where_they_belong(tmp_path):
     """Of a round under way in the row after it; what is about trackers is not counted."""
     train(dataclasses.replace(SMALL, track=()), tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     for round, during in ((0, "warm-up"), (1, "training"), (2, "evaluation"), (2, "tracking"), (3, "training")):
         folder.append_event({"round": round, "during": during, "seed": 0, "agent": 0, "what": "x"})
-    points = Points(folder)
-    assert [points.of(row).values["events"] for row in folder.rows()] == [1, 1, 3, 3, 4]
+    made = points.Points(folder)
+    assert [made.of(row).values["events"] for row in folder.rows()] == [1, 1, 3, 3, 4]
 
 
 def test_a_federation_is_tracked_and_agents_hear_nothing_of_it(tmp_path):

@@ -6,6 +6,7 @@ import bisect
 import datetime
 import json
 import secrets
+import threading
 from typing import Any, NamedTuple, Protocol
 
 from fedpg.store.folder import RunFolder, write_atomically
@@ -14,6 +15,8 @@ TRACKING = "tracking"
 """During what an event happened that is about a tracker, and not about an agent."""
 TOKEN = "tracking-id"
 """The file with the name under which trackers on other machines know the run."""
+
+_MAKING = threading.Lock()  # every tracker asks for the name in a thread of its own
 
 
 class Point(NamedTuple):
@@ -93,6 +96,7 @@ class Points:
 def token_of(folder: RunFolder) -> str:
     """The run's name in trackers: made before it is first used, so that a kill at no moment makes two runs of one."""
     path = folder.path / TOKEN
-    if not path.exists():
-        write_atomically(path, secrets.token_hex(8).encode())
-    return path.read_text()
+    with _MAKING:
+        if not path.exists():
+            write_atomically(path, secrets.token_hex(8).encode())
+        return path.read_text()

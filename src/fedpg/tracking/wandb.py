@@ -34,7 +34,7 @@ class WeightsAndBiases:
             name=folder.path.resolve().name,
             dir=folder.path,
             resume="allow",
-            settings=wandb.Settings(**QUIET, **ONLY_POINTS, init_timeout=60),
+            settings=wandb.Settings(**QUIET, **ONLY_POINTS, init_timeout=20),
         )
         self._next = self._run.step
         self._run.config.update(dataclasses.asdict(config), allow_val_change=True)
@@ -49,6 +49,7 @@ class WeightsAndBiases:
 
 def _package() -> Any:
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before the import, which reads it
+    os.environ.setdefault("WANDB_SILENT", "true")
     import wandb
 
     return wandb
