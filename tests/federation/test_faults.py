@@ -37,15 +37,24 @@ def let_walk(real, orders, agent):
     real.join(agent, "--env-option", f"name={NAMES[agent]}", f"orders={orders}")
 
 
+def let_all_walk(real, orders):
+    real.serve()
+    for agent in range(3):
+        let_walk(real, orders, agent)
+
+
+def hang(real, orders) -> int:
+    """Agent 1, some time after the first round, does not come back from a step; the round it is in."""
+    real.wait_until(lambda: real.round() >= 1)
+    orders.write_text("b:hang")
+    real.wait_until(hanging(orders, "b").exists)
+    return real.round()
+
+
 def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
     with walkers(tmp_path, orders, rounds=12) as real:
-        real.serve()
-        for agent in range(3):
-            let_walk(real, orders, agent)
-        real.wait_until(lambda: real.round() >= 1)
-        orders.write_text("b:hang")
-        real.wait_until(hanging(orders, "b").exists)
-        during = real.round()
+        let_all_walk(real, orders)
+        during = hang(real, orders)
         real.kill("join-1")
         real.wait_until(lambda: real.round() > during, DEADLINE + 60)
         began = time.monotonic()
@@ -70,13 +79,8 @@ def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
 
 def test_an_agent_that_hangs_past_the_deadline(tmp_path, orders):
     with walkers(tmp_path, orders, rounds=8) as real:
-        real.serve()
-        for agent in range(3):
-            let_walk(real, orders, agent)
-        real.wait_until(lambda: real.round() >= 1)
-        orders.write_text("b:hang")
-        real.wait_until(hanging(orders, "b").exists)
-        during = real.round()
+        let_all_walk(real, orders)
+        during = hang(real, orders)
         real.wait_until(lambda: real.round() > during + 1, DEADLINE + 90)
         orders.write_text("a:slow c:slow")
         real.wait_until(lambda: real.agent(1)["present"])
@@ -136,9 +140,7 @@ def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
     with cable() as between, walkers(tmp_path, orders, ("--deadline", "18"), rounds=12) as real:
         real.address = f"{between.host}:9092"
         real.inside = dict.fromkeys(("serve", "join-0", "join-1"), between.server) | {"join-2": between.agent}
-        real.serve()
-        for agent in range(3):
-            let_walk(real, orders, agent)
+        let_all_walk(real, orders)
         real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(2)["at_work"])
         during = real.round()
         between.cut()
@@ -160,13 +162,8 @@ def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
 
 def test_a_supernode_that_is_killed_is_started_again(tmp_path, orders):
     with walkers(tmp_path, orders, rounds=10) as real:
-        real.serve()
-        for agent in range(3):
-            let_walk(real, orders, agent)
-        real.wait_until(lambda: real.round() >= 1)
-        orders.write_text("b:hang")
-        real.wait_until(hanging(orders, "b").exists)
-        during = real.round()
+        let_all_walk(real, orders)
+        during = hang(real, orders)
         (node,) = named(real.processes["join-1"].pid, "flower-supernode")
         os.kill(node, signal.SIGKILL)
         orders.write_text("a:slow c:slow")
