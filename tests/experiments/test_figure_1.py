@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fedpg.experiments import figure_1, outcome
-from fedpg.experiments.figure_1 import CONTROL, OURS, OURS_FAR, SCALES, Scale
+from fedpg.experiments.figure_1 import CONTROL, OURS, OURS_FAR, PLAIN, PLAIN_FAR, SCALES, Scale
 from fedpg.experiments.runs import task
 from helpers.curves import made_up
 
-ENDS = {"beta 0.2": 90.0, "beta 0.5": 80.0, "beta 0.8": 70.0, "beta 1": 60.0, CONTROL: 95.0, OURS: 60.0, OURS_FAR: 99.0}
+ENDS = {"beta 0.2": 90.0, "beta 0.5": 80.0, "beta 0.8": 70.0, "beta 1": 60.0, CONTROL: 95.0}
+ENDS |= {OURS: 60.0, OURS_FAR: 99.0, PLAIN: 60.0, PLAIN_FAR: 98.0}
 FULL = SCALES["full"]
 
 
@@ -24,8 +25,8 @@ def test_every_claim_of_a_panel_is_judged():
     assert said["beta 0.2 above beta 1"] == "holds"
     assert said["lead of beta 0.2 on the best other"] == "holds"
     assert said[f"beta 0.2 above {CONTROL}"] == "the opposite holds"
-    assert said[f"{OURS}, above beta 1"] == "no difference seen"
-    assert said[f"{OURS_FAR}, above {CONTROL}"] == "holds"
+    assert said[f"{OURS}, above {PLAIN}"] == "no difference seen"
+    assert said[f"{OURS_FAR}, above {PLAIN_FAR}"] == "holds"
     said = verdicts(figure_1.judge("CartPole, FedHAPG-M", 0.8, runs, FULL.betas, True))
     assert said["lead of beta 0.8 on the best other"] == "does not hold: beta 0.2 is better"
     runs["beta 0.5"] = made_up(5.0)
@@ -52,12 +53,15 @@ def test_jobs_cover_every_curve_with_one_step_size(together):
     config = task("halfcheetah", "fedhapg-m", **FULL.given["halfcheetah"]["fedhapg-m"])
     jobs = figure_1.jobs(config, FULL, together)
     assert [name for names in jobs for name in names] == list(ENDS)
-    assert len(jobs) == (2 if together else 7)
+    assert len(jobs) == (2 if together else 9)
     for names, (made, settings) in jobs.items():
-        assert made.algorithm == ("fedhapg-s" if names[0].startswith("ours") else "fedhapg-m")
-        assert settings["beta"] == [{CONTROL: 1.0, OURS: 0.2, OURS_FAR: 0.2}.get(name) or float(name.split()[1]) for name in names]
+        assert made.algorithm == ("fedhapg-s" if names[0].startswith(("ours", "PAvg")) else "fedhapg-m")
+        given = {CONTROL: 1.0, OURS: 0.2, OURS_FAR: 0.2, PLAIN: 1.0, PLAIN_FAR: 1.0}
+        assert settings["beta"] == [given.get(name) or float(name.split()[1]) for name in names]
+            {CONTROL: 1.0, OURS: 0.2, OURS_FAR: 0.2, PLAIN: 1.0, PLAIN_FAR: 1.0}.get(name) or float(name.split()[1]) for name in names
+        ]
         steps = dict(zip(names, settings["local_lr"], strict=True))
-        assert all(step == pytest.approx(0.006 if name in (CONTROL, OURS_FAR) else 0.0012) for name, step in steps.items())
+        assert all(step == pytest.approx(0.006 if name in (CONTROL, OURS_FAR, PLAIN_FAR) else 0.0012) for name, step in steps.items())
 
 
 def test_a_full_run_has_four_panels_and_fits_in_a_small_file(monkeypatch, tmp_path):
@@ -70,6 +74,7 @@ def test_a_full_run_has_four_panels_and_fits_in_a_small_file(monkeypatch, tmp_pa
     monkeypatch.setattr(figure_1, "measure", fake)
     found = figure_1.run("full", lambda what, share: None)
     assert [panel.title.split(",")[0] for panel in found.panels] == ["CartPole"] * 2 + ["HalfCheetah"] * 2
+    assert {len(panel.lines) for panel in found.panels} == {len(ENDS) - 2}, "PAvg is drawn once"
     assert found.settings["HalfCheetah, FedHAPG-M"]["local_lr"] == 0.0012
     assert found.settings["CartPole, FedSVRPG-M"]["local_lr"] == 0.0003
     saved = outcome.save(found, tmp_path)
