@@ -58,8 +58,6 @@ def test_jobs_cover_every_curve_with_one_step_size(together):
         assert made.algorithm == ("fedhapg-s" if names[0].startswith(("ours", "PAvg")) else "fedhapg-m")
         given = {CONTROL: 1.0, OURS: 0.2, OURS_FAR: 0.2, PLAIN: 1.0, PLAIN_FAR: 1.0}
         assert settings["beta"] == [given.get(name) or float(name.split()[1]) for name in names]
-            {CONTROL: 1.0, OURS: 0.2, OURS_FAR: 0.2, PLAIN: 1.0, PLAIN_FAR: 1.0}.get(name) or float(name.split()[1]) for name in names
-        ]
         steps = dict(zip(names, settings["local_lr"], strict=True))
         assert all(step == pytest.approx(0.006 if name in (CONTROL, OURS_FAR, PLAIN_FAR) else 0.0012) for name, step in steps.items())
 
