@@ -99,7 +99,7 @@ def test_an_error_in_the_debug_engine_names_its_stage(capsys, tmp_path, monkeypa
         raise ArithmeticError("broken on purpose")
 
     monkeypatch.setattr(rounds, "settle", refuse)
-    assert main(["train", *TINY, "--engine", "debug", "--u0", "zero", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", *TINY, "--engine", "debug", "--algorithm", "pavg", "--out", str(tmp_path / "run")]) == 2
     assert "seed 0, round 0, aggregate: ArithmeticError: broken on purpose" in capsys.readouterr().err
 
 

@@ -114,17 +114,19 @@ def test_an_agent_that_joins_at_round_three(tmp_path):
     real.check_whole()
 
 
-def test_agents_whose_disks_are_wiped(tmp_path):
+def test_agents_whose_disks_are_wiped(tmp_path, orders):
     anew = "its state was gone: it began anew"
-    with federation(tmp_path, ("--deadline", str(DEADLINE)), rounds=12, algorithm="scaffold") as real:
-        real.serve()
-        for agent in range(3):
-            real.join(agent)
+    with walkers(tmp_path, orders, rounds=12, algorithm="scaffold") as real:
+        let_all_walk(real, orders)
         real.wait_until(lambda: real.round() >= 2)
         shutil.rmtree(tmp_path / "agent-1" / "states")  # while it runs
         real.kill("join-2")
         shutil.rmtree(tmp_path / "agent-2")  # while it is down
-        real.join(2)
+        real.wait_until(lambda: not real.agent(2)["present"])
+        orders.write_text("a:slow b:slow")  # so that there are rounds left when it is back
+        let_walk(real, orders, 2)
+        real.wait_until(lambda: real.agent(2)["present"])
+        orders.unlink()
         rows = real.finish()
     began_anew = {agent: [event for event in real.events(agent) if event["what"] == anew] for agent in range(3)}
     assert [len(began_anew[agent]) for agent in range(3)] == [0, 1, 1]
