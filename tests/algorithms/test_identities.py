@@ -25,7 +25,9 @@ def run(small, algorithm, rounds=4, seeds=2, **settings):
     return engine
 
 
-@pytest.mark.parametrize("world", SMALL)
+@pytest.mark.parametrize(
+    "world", ["bowl", "random-mdp", *(pytest.param(world, marks=pytest.mark.slow) for world in ("direct", "cartpole"))]
+)
 def test_fedsvrpg_m_with_beta_one_is_pavg_bit_for_bit(world):
     small = SMALL[world]()
     momentum, plain = run(small, make("fedsvrpg-m", small.problem, beta=1.0)), run(small, make("pavg", small.problem))

@@ -16,9 +16,10 @@ from fedpg.engines import simulator
 from fedpg.engines.round import participants
 from fedpg.engines.simulator import Simulator
 from helpers.compare import assert_trees_close, normal_like
-from helpers.federations import EXACT, SMALL, claims, each, home, make
+from helpers.federations import EXACT, SELDOM, SMALL, claims, each, home, make
 
 EVERY = pytest.mark.parametrize("name", each(ALGORITHMS))
+OFTEN = pytest.mark.parametrize("name", each(ALGORITHMS, SELDOM))
 FEDERATED = pytest.mark.parametrize("name", each(name for name in ALGORITHMS if name not in ("pooled", "local-only")))
 WORLDS = [world for world in SMALL if world != "direct"]  # which has a test of its own
 BATCHES_PER_STEP = {"nharpg": 2} | dict.fromkeys(EXACT, 0)
@@ -110,7 +111,7 @@ def test_weight_zero_is_absent(name):
     assert_trees_close(algorithm.deployed(absent.shared, ()), algorithm.deployed(without.shared, ()), rtol=1e-6)
 
 
-@EVERY
+@OFTEN
 @pytest.mark.parametrize(("world", "agents", "steps"), [("random-mdp", 1, 1), ("bowl", 1, 3), ("bowl", 3, 1)])
 def test_edge_sizes(name, world, agents, steps):
     small = SMALL[world if claims(name, world) else home(name)](agents=agents)
@@ -122,7 +123,7 @@ def test_edge_sizes(name, world, agents, steps):
     assert engine.compilations == {"start": 1, "advance": 1, "evaluate": 0}
 
 
-@EVERY
+@OFTEN
 def test_float64(name, float64):
     small = SMALL[home(name)]()
     engine = Simulator(small.problem, make(name, small.problem), small.agents_of, seeds=1)
@@ -132,7 +133,7 @@ def test_float64(name, float64):
     assert {x.dtype for x in params} == {np.dtype("float64")}
 
 
-@pytest.mark.parametrize("name", each(name for name in ALGORITHMS if claims(name, "direct")))
+@pytest.mark.parametrize("name", each((name for name in ALGORITHMS if claims(name, "direct")), SELDOM))
 def test_direct_policies_stay_on_the_simplex(name):
     small, algorithm = federation(name, "direct", local_lr=0.5)
     _, after, _, states, _, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))

@@ -92,6 +92,7 @@ def test_later_seeds_conflict():
     assert np.ptp(last.transition, axis=0).max() == 0 < np.ptp(last.reward, axis=0).max()
 
 
+@pytest.mark.slow  # `reproduce NAME --scale smoke` runs in CI
 def test_a_small_run_pays_for_everything_from_the_same_budget(monkeypatch, tmp_path):
     """FedPG-BR's server draws 15 of 95 trajectories a round: 2 rounds of 5 agents with 40 each; PAvg's 80 a round leave 2 as well."""
     monkeypatch.setitem(arena.SCALES, "smoke", arena.Scale(("pavg", "fedpg-br", "fednpg"), {"finite": 40}, 1, 2, 1))

@@ -23,6 +23,7 @@ def test_the_ratio_and_its_interval():
     assert cartpole.ratio_of_medians(np.full(5, np.inf), np.full(5, 10.0))[0] == np.inf
 
 
+@pytest.mark.slow  # `reproduce NAME --scale smoke` runs in CI
 def test_a_small_run_names_every_algorithm_and_judges_the_variant(monkeypatch):
     monkeypatch.setitem(cartpole.SCALES, "smoke", cartpole.Scale(3, (4,), (1e-3, 3e-3), 120, ("pavg", "fedsvrpg-s")))
     monkeypatch.setitem(cartpole.PROBLEM, "horizon", 20)

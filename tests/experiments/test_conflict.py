@@ -46,8 +46,8 @@ ETAS = np.array([1e-4, 1e-2])
 
 @pytest.fixture(scope="module")
 def found() -> np.ndarray:
-    """Two rounds of FedSVRPG-S at beta = 0.2 and 1."""
-    return objectives(Task(), drift.STABLE, ETAS, seeds=2, root=7, rounds=(0, 2))
+    """Five rounds, of which four are plain, of FedSVRPG-S at beta = 0.2 and 1."""
+    return objectives(Task(), drift.STABLE, ETAS, seeds=2, root=7, rounds=(0, 5))
 
 
 def test_axes_are_betas_etas_rounds_seeds(found):
@@ -63,6 +63,6 @@ def test_pavg_is_the_variant_at_beta_one(found):
     """What the experiments call PAvg computes the numbers of `pavg`."""
     problem, agents_of = federation("conflict", 5, 1.0, horizon=50, discount=0.9, baseline="value")
     plain = sweep(
-        problem, lambda s: pavg(problem, local_lr=s["eta"], local_steps=32), agents_of, {"eta": ETAS}, seeds=2, rounds=[2], root=7
+        problem, lambda s: pavg(problem, local_lr=s["eta"], local_steps=32), agents_of, {"eta": ETAS}, seeds=2, rounds=[5], root=7
     )
     np.testing.assert_allclose(found[1, :, 1], plain.objective[:, :, 0], rtol=1e-6)

@@ -51,7 +51,7 @@ def test_a_small_run(monkeypatch, tmp_path):
     assert named["K=32, after 3/10 of the rounds: FedSVRPG-S - PAvg, worst eta (0.001)"].ours == pytest.approx(0.5)
     assert named["bowls, FedSVRPG-S: exponent of the floor in beta"].verdict == "holds (law: 2)"
     assert len(outcome.panels) == 3
-    assert "roots 3 and 7" in outcome.notes[0]
+    assert "roots 3, 7 and 77003" in outcome.notes[0]
     assert any("Left out at this scale: FedSVRPG-M; " in note for note in outcome.notes)
     path = save(outcome, tmp_path)
     assert path.stat().st_size < 60_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fedpg.experiments import table_2
 from fedpg.experiments.outcome import Row
@@ -24,6 +25,7 @@ def test_twenty_eight_of_thirty_cells_are_needed():
     assert (verdict(28), verdict(27)) == ("holds", "does not hold")
 
 
+@pytest.mark.slow
 def test_a_small_table(monkeypatch):
     """At beta = 1 all columns are PAvg; at beta = 0.1 heavy ball is well above it and the printed algorithm is not."""
     monkeypatch.setitem(table_2.SCALES, "smoke", table_2.Scale(12, (0.0,)))

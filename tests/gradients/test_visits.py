@@ -54,9 +54,11 @@ def everything(way: ModuleType, policy: Any, choices: Choices, params: Any, ther
 
 CASES = [
     (3, "value", False),
-    (1, "none", True),
     (3, "value", True),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, "none", False), (1, "value", True), (3, "none", True)]),
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in [(1, "none", False), (1, "none", True), (1, "value", True), (3, "none", True)]
+    ),
 ]
 
 
