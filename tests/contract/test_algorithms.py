@@ -65,7 +65,10 @@ def one_round(algorithm, small, key, agents, weights=None, order=None):
     return before, server, messages, states, agent_state, infos
 
 
-@pytest.mark.parametrize(("name", "world"), each((name, world) for name in ALGORITHMS for world in WORLDS if claims(name, world)))
+AWAY = [(name, world) for name in ALGORITHMS for world in WORLDS if claims(name, world) and world != home(name)]
+
+
+@pytest.mark.parametrize(("name", "world"), each((name, home(name)) for name in ALGORITHMS) + each(AWAY, SELDOM))
 def test_shapes_and_types_survive_a_round(name, world):
     small, algorithm = federation(name, world)
     before, after, _, states, agent_state, infos = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
