@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -62,7 +61,7 @@ def test_certificate_names_every_way_to_the_server(keys):
     assert authority.not_valid_after_utc > server.not_valid_after_utc
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+@pytest.mark.federation  # needs openssl, ssh-keygen and bash
 def test_openssl_verifies_the_chain_and_only_that(keys, others):
     def verify(authority, *more):
         words = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", *more, "-CAfile", str(authority / "ca.crt")]
@@ -124,7 +123,7 @@ def test_agents_have_pairs_that_flower_reads(keys):
     assert pairs[0].public_key() != pairs[1].public_key()
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+@pytest.mark.federation  # needs openssl, ssh-keygen and bash
 def test_ssh_keygen_agrees_in_both_directions(keys, tmp_path):
     said = subprocess.run(["ssh-keygen", "-y", "-f", str(keys / "agent-0")], capture_output=True, text=True, check=True).stdout
     assert said.split()[:2] == (keys / "agent-0.pub").read_text().split()[:2]
@@ -132,7 +131,7 @@ def test_ssh_keygen_agrees_in_both_directions(keys, tmp_path):
     assert load_pem_public_key(flower_key(tmp_path / "own.pub")) == load_ssh_public_key((tmp_path / "own.pub").read_bytes())
 
 
-@pytest.mark.skipif(None in map(shutil.which, ("openssl", "ssh-keygen", "bash")), reason="no openssl, ssh-keygen or bash here")
+@pytest.mark.federation  # needs openssl, ssh-keygen and bash
 def test_the_lines_of_the_page_make_keys_that_are_as_good(tmp_path, others):
     page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
     lines = page.partition("### Without fedpg cert")[2].partition("```bash")[2].partition("```")[0]
