@@ -137,14 +137,12 @@ def check_value(name: str, value: Any) -> Any:
         if value is None:
             return None
         hint = next(h for h in typing.get_args(hint) if h is not types.NoneType)
-    if name in ("env_option", "algorithm_option"):
-        if isinstance(value, dict):
+    if hint == tuple[str, ...]:
+        pairs = name != "track"
+        if pairs and isinstance(value, dict):
             value = [f"{k}={json.dumps(v)}" for k, v in value.items()]
         listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
-        require(listed, f"{flag(name)} must be a table, or a list of NAME=VALUE")
-        return tuple(value)
-    if name == "track":
-        require(isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value), "track must be a list of names")
+        require(listed, f"{flag(name)} must be {'a table, or a list of NAME=VALUE' if pairs else 'a list of names'}")
         return tuple(value)
     if hint is float and type(value) is int:
         value = float(value)
