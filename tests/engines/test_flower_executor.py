@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import threading
 import time
 
@@ -14,9 +15,10 @@ import uvicorn
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.message.message import make_message
 from flwr.app.metadata import Metadata
+from flwr.common.constant import SubStatus
 from flwr.supercore.constant import TaskType
 from flwr.supercore.fab import Fab
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_object import get_object_tree, iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run
@@ -28,7 +30,7 @@ from fedpg.engines.flower.executor import Executor
 from fedpg.engines.flower.names import PACKET, RECORD
 
 SECRET = b"between a SuperNode and its executor"
-RUN, NODE, FAB = 7, 11, b"this is no app: whoever opens it fails"
+RUN, OTHER_RUN, NODE, FAB = 7, 8, 11, b"this is no app: whoever opens it fails"
 
 
 class SuperNode:
@@ -46,18 +48,38 @@ class SuperNode:
         while not self.server.started:
             time.sleep(0.01)
         self.address = f"127.0.0.1:{self.server.servers[0].sockets[0].getsockname()[1]}"
-        run = Run.create_empty(RUN)
-        run.fab_hash, run.series_id = hashlib.sha256(FAB).hexdigest(), RUN
-        self.state.store_run(run)
-        self.state.store_fab(Fab(run.fab_hash, FAB, {}))
-        self.state.set_run_series_context(RUN, Context(RUN, NODE, {}, RecordDict(), {}, series_id=RUN))
+        for number in (RUN, OTHER_RUN):
+            run = Run.create_empty(number)
+            run.fab_hash, run.series_id = hashlib.sha256(FAB).hexdigest(), number
+            self.state.store_run(run)
+            self.state.store_fab(Fab(run.fab_hash, FAB, {}))
+            self.state.set_run_series_context(number, Context(number, NODE, {}, RecordDict(), {}, series_id=number))
 
-    def deliver(self, content: RecordDict) -> Message:
+    def deliver(self, content: RecordDict, run: int = RUN) -> Message:
         """As if the SuperLink had sent a message."""
-        message = make_message(metadata=Metadata(RUN, "", 1, NODE, "", "", time.time(), 60.0, "train"), content=content)
+        message = message_of(content, run)
         _insert_message(message, self.state, self.store)
-        assert self.state.create_task(task_type=TaskType.CLIENT_APP, run_id=RUN, fab_hash=self.state.get_run(RUN).fab_hash)
+        assert self.task(run)
         return message
+
+    def task(self, run: int) -> int:
+        """The number of a new task of a run."""
+        return self.state.create_task(task_type=TaskType.CLIENT_APP, run_id=run, fab_hash=self.state.get_run(run).fab_hash)
+
+    def announce(self, content: RecordDict) -> tuple[str, int]:
+        """A message whose content is still on its way, and the number of its task."""
+        message = message_of(content, RUN)
+        message.metadata.__dict__["_message_id"] = message.object_id
+        self.store.preregister(RUN, get_object_tree(message))
+        self.state.store_message(message)
+        return message.object_id, self.task(RUN)
+
+    def give_up(self, announced: tuple[str, int]) -> None:
+        """What a SuperNode does with a message whose content it could not get."""
+        name, task = announced
+        self.state.delete_messages(message_ids=[name])
+        self.store.delete(name)
+        self.state.finish_task(task, sub_status=SubStatus.FAILED, details="content lost")
 
     def collect(self, seconds=10.0) -> Message | None:
         """The reply that the SuperLink would get."""
@@ -79,6 +101,10 @@ def node():
     yield node
     node.server.should_exit = True
     node.thread.join(10.0)
+
+
+def message_of(content: RecordDict, run: int) -> Message:
+    return make_message(metadata=Metadata(run, "", 1, NODE, "", "", time.time(), 60.0, "train"), content=content)
 
 
 def packet(content: bytes) -> RecordDict:
@@ -126,3 +152,24 @@ def test_it_waits_for_a_node_that_is_not_there(node):
     time.sleep(0.5)
     executor.stop()
     assert not executor._thread.is_alive()
+
+
+@pytest.mark.parametrize("told_off", [True, False])
+def test_a_task_whose_content_never_comes_is_left_for_the_next(node, monkeypatch, told_off):
+    """As when a SuperLink dies between a message and its content: a SuperNode then goes on to the next, and may keep the task."""
+    interrupts, told = [], []
+    monkeypatch.setattr("flwr.supercore.heartbeat.HEARTBEAT_DEFAULT_INTERVAL", 5.05)  # a sign of life every 40 ms
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
+    try:
+        executor = Executor(node.address, SECRET, lambda data: data, told.append)
+        announced = node.announce(packet(b"lost"))
+        time.sleep(0.5)
+        if told_off:
+            node.give_up(announced)
+        node.deliver(packet(b"next"), OTHER_RUN)
+        assert node.collect(5.0).content[RECORD][PACKET] == b"next"
+        executor.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert interrupts == []
+    assert all("could not be done" in line for line in told)

@@ -8,14 +8,15 @@ at the app. So a server can ask an agent for what `fedpg.engines.tasks` has, and
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode, SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.interceptors.http import SuperExecAuthHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
@@ -66,32 +67,70 @@ class Executor:
 
     def _run(self) -> None:
         asking = self._client(SuperExecAuthHttpInterceptor(master_secret=self._secret, protected_methods=PROTECTED))
+        at_hand: _Work | None = None
         while not self._stopped.wait(POLL):
             try:
                 found = asking.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
             except Exception:  # not up yet, or going down: whoever started it looks after that
                 continue
             if found.HasField("task") and found.token:
-                try:
-                    self._do(found.token)
-                except Exception as error:  # the run has ended meanwhile, or the SuperNode has; the next task may still work
-                    self._tell(f"a task could not be done: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+                if at_hand:
+                    at_hand.leave()
+                at_hand = _Work(self._client(RuntimeTokenHttpInterceptor(found.token)), self._answer, self._tell)
+        if at_hand:
+            at_hand.leave()
         asking.close()
 
-    def _do(self, token: str) -> None:
-        client = self._client(RuntimeTokenHttpInterceptor(token))
-        heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
-        context, status = None, SubStatus.FAILED
+
+class _Work(threading.Thread):
+    """One task, done beside the questions for the next.
+
+    A SuperNode hands out a task before it has the content of its message, and forgets to take it back when the content does not
+    come, as when a SuperLink died in between. It works on one message after the other; so whoever has a new task from it may
+    leave one whose content is still missing.
+    """
+
+    def __init__(self, client: RuntimeHttpClient, answer: Callable[[bytes], bytes], tell: Callable[[str], None]) -> None:
+        super().__init__(name="task", daemon=True)
+        self._to_node, self._answer, self._tell = client, answer, tell
+        self._begun = self._left = False
+        self.start()
+
+    def leave(self) -> None:
+        """Returns when it is done; at once if it has not begun, which it then never will."""
+        if self._begun:
+            self.join()
+        self._left = True
+        self._to_node.close()
+
+    def run(self) -> None:
+        try:
+            self._do()
+        except Exception as error:  # the run has ended meanwhile, or the SuperNode has; the next task may still work
+            why = "its content did not come" if self._left else f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            self._tell(f"a task could not be done: {why}")
+
+    def _do(self) -> None:
+        client, context, status = self._to_node, None, SubStatus.FAILED
+        heartbeat = HeartbeatSender(self._alive)
         try:
             heartbeat.start()
             message, context, _, _ = pull_task_input(client)
+            self._begun = True
             push_message(client, self._reply(message), context)
             status = SubStatus.COMPLETED
         finally:
-            push_task_output(client, context, status, "" if status == SubStatus.COMPLETED else "not done")
             if heartbeat.is_running:
                 heartbeat.stop()
-            client.close()
+            if not self._left:
+                push_task_output(client, context, status, "" if status == SubStatus.COMPLETED else "not done")
+                client.close()
+
+    def _alive(self) -> bool:
+        """Flower's own would interrupt this whole process for a task that the SuperNode has given up."""
+        with contextlib.suppress(Exception):
+            self._to_node.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        return True
 
     def _reply(self, message: Message) -> Message:
         """Always one: a SuperNode waits for it before it takes the next task."""
