@@ -30,7 +30,7 @@ def params_after(algorithm, problem, agents_of, rounds, seeds=1):
     return engine.state().server.shared.params
 
 
-def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, beta=BETA, eta=ETA, steps=STEPS):
+def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, agreement=0.0, beta=BETA, eta=ETA, steps=STEPS):
     """theta after some rounds without noise, in NumPy; Y of `sample` is exact on a quadratic, for both variants."""
     theta, u, past = np.zeros(2), np.zeros(2), [None, None]
     for r in range(rounds):
@@ -49,8 +49,12 @@ def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, beta=BET
                 th = th + eta * (own * g + (1 - own) * (u + d))
             past[i] = np.mean(slopes, 0), np.mean(path, 0)
             deltas.append(th - theta)
-        u = u + min(gain, 1 / own) * (np.mean(deltas, 0) / (eta * steps) - u)
-        theta = theta + (stretch if own < 1 else 1.0) * eta * steps * u
+        before, u = u, u + min(gain, 1 / own) * (np.mean(deltas, 0) / (eta * steps) - u)
+        sigma = 1.0
+        if own < 1:
+            fresh = np.mean(deltas, 0) / (eta * steps) / own - (1 - own) / own * before
+            sigma = stretch + agreement * max(0.0, fresh @ before / np.linalg.norm(fresh) / np.linalg.norm(before))
+        theta = theta + sigma * eta * steps * u
         u = u if r + 1 >= plain_rounds else np.zeros(2)
     return theta
 
@@ -62,6 +66,19 @@ def test_the_recursion_is_that_written_by_hand(factory, lookback, gain):
     algorithm = factory(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, lookback=lookback, gain=gain, stretch=1.3)
     ours = params_after(algorithm, problem, lambda key: BOWLS, 5)
     np.testing.assert_allclose(ours[0], by_hand(5, lookback=lookback, gain=gain, stretch=1.3), rtol=2e-5)
+
+
+def test_where_the_round_agrees_with_what_is_remembered_the_step_is_longer():
+    problem, steps = quadratic(2), {"beta": BETA, "local_steps": STEPS, "local_lr": ETA, "gain": 2.0, "plain_rounds": 1}
+
+    def after(rounds, **more):
+        return params_after(fedsvrpg_s(problem, **steps, **more), problem, lambda key: BOWLS, rounds)[0]
+
+    np.testing.assert_allclose(after(5, agreement=0.7), by_hand(5, lookback="none", gain=2.0, stretch=1.1, agreement=0.7), rtol=2e-5)
+    # After a small step the second round finds nearly the same direction again; after one too far the opposite, and nothing is added.
+    for step, least, most in ((None, 1.5, 1.8 / 1.1), (5.0, 1.0, 1.0)):
+        first, plain, ours = (after(rounds, global_lr=step, **more) for rounds, more in ((1, {}), (2, {}), (2, {"agreement": 0.7})))
+        assert least - 1e-6 <= np.linalg.norm(ours - first) / np.linalg.norm(plain - first) <= most + 1e-6
 
 
 @pytest.mark.parametrize("plain_rounds", [2, 3])

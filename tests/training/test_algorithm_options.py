@@ -46,7 +46,11 @@ def test_flags_win_over_the_preset():
     ("algorithm", "pair", "message"),
     [
         ("fedsvrpg-s", "gian=1", "unknown algorithm-option of fedsvrpg-s 'gian': did you mean 'gain'? Known: lookback, gain"),
-        ("fedsvrpg-s", "lookback=2", "must be str, not 2 (fedsvrpg-s takes lookback=auto, gain=None, stretch=1.1, plain_rounds=None)"),
+        (
+            "fedsvrpg-s",
+            "lookback=2",
+            "must be str, not 2 (fedsvrpg-s takes lookback=auto, gain=None, stretch=1.1, plain_rounds=None, agreement=0.0)",
+        ),
         ("fedsvrpg-s", "gain=fast", "gain must be float, not 'fast'"),
         ("fedsvrpg-s", "gain=true", "gain must be float, not True"),
         ("fedsvrpg-s", "gain=nan", "gain must be finite"),

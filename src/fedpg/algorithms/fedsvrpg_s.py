@@ -30,6 +30,7 @@ def fedsvrpg_s(
     gain: Any = None,
     stretch: Any = STRETCH,
     plain_rounds: int | None = None,
+    agreement: float = 0.0,
 ) -> Algorithm:
     """FedSVRPG-S on `problem`.
 
@@ -44,6 +45,7 @@ def fedsvrpg_s(
         stretch: sigma, how much longer the server steps than lambda.
         plain_rounds: how many rounds at the start are PAvg's. The first always is; if None those of the first 128 local steps, at
             most 4, without look back, and 1 with it.
+        agreement: how much longer still the server steps where the round's mean gradient points along u_r: times the cosine.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
@@ -56,5 +58,5 @@ def fedsvrpg_s(
     return stabilised(
         "fedsvrpg-s", problem, change,
         lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
-        plain_rounds=plain_rounds,
+        plain_rounds=plain_rounds, agreement=agreement,
     )  # fmt: skip

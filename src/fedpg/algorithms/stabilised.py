@@ -7,7 +7,8 @@ An agent walks along the direction that all agents found together, and leans tow
              u_{r+1} = kappa ubar + (1-kappa) u_r,                 theta_{r+1} = theta_r + sigma lambda u_{r+1}
 
 In its noise and in its drift a local path is then beta times that of PAvg. That quiet buys a server step sigma times as long,
-which makes up for the lag of u_r where a run ends before it has learned. D is what the agent believes its gradient has
+which makes up for the lag of u_r where a run ends before it has learned; with an `agreement` of a the step is longer still by
+a cos(M, u_r), M the mean gradient of the round, where that is positive. D is what the agent believes its gradient has
 changed by since the last round:
 
     none     D = 0: the lag of u_r is accepted, and kappa shortens it
@@ -94,6 +95,12 @@ def worth(past: Past) -> jax.Array:
     return jnp.clip(past.along / jnp.where(past.size > 0, past.size, 1.0), 0.0, 1.0)
 
 
+def cosine(one: Params, other: Params) -> jax.Array:
+    """Of the angle between two directions, (); 0 if there is no angle."""
+    sizes = trees.norm_sq(one) * trees.norm_sq(other)
+    return trees.inner(one, other) / jnp.sqrt(jnp.where(sizes > 0, sizes, 1.0))
+
+
 def few_steps_gain(beta: Any, local_steps: int) -> Any:
     """kappa where nobody looks back: u_r remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta).
 
@@ -123,12 +130,14 @@ def stabilised(
     global_lr: Any,
     local_steps: int,
     plain_rounds: int = 1,
+    agreement: float = 0.0,
 ) -> Algorithm:
     """The algorithm whose own measurement Y of the change since its last round is `change`; `gain` is kappa, `stretch` sigma."""
     choose("lookback", lookback, LOOKBACKS)
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
     require(not isinstance(gain, (int, float)) or gain > 0, f"gain must be positive, not {gain}")
+    require(agreement >= 0, f"agreement must be at least 0, not {agreement}")
     require(plain_rounds >= 1, f"plain_rounds must be at least 1 (there is no direction in round 0), not {plain_rounds}")
     if base.is_one(beta):
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
@@ -175,11 +184,15 @@ def stabilised(
         return trees.subtract(params, shared.params), AgentState(*carry), info
 
     def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-        before = state.shared.direction
+        before, own = state.shared.direction, lean(state.shared)
         ubar, info = base.mean_direction(messages, weights, local_steps, local_lr)
-        kappa = jnp.minimum(gain, 1.0 / lean(state.shared))  # at most what makes u_{r+1} the mean gradient itself
+        kappa = jnp.minimum(gain, 1.0 / own)  # at most what makes u_{r+1} the mean gradient itself
         u = jax.tree.map(lambda u_r, ubar: kappa * ubar + (1.0 - kappa) * u_r, before, ubar)
-        longer = jnp.where(lean(state.shared) < 1.0, stretch, 1.0)  # beta = 1, and round 0, are PAvg
+        longer = stretch
+        if agreement:
+            fresh = jax.tree.map(lambda u_r, ubar: (ubar - (1.0 - own) * u_r) / own, before, ubar)
+            longer = stretch + agreement * jnp.maximum(cosine(fresh, before), 0.0)
+        longer = jnp.where(own < 1.0, longer, 1.0)  # beta = 1, and round 0, are PAvg
         params = problem.project(trees.add_scaled(state.shared.params, longer * global_lr, u))
         told, rounds = u, state.private
         if plain_rounds > 1:

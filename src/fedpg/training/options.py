@@ -21,7 +21,7 @@ def known_options(algorithm: str) -> dict[str, Any]:
     """The options of an algorithm and their defaults, from the signature of its factory.
 
     >>> known_options("fedsvrpg-s")
-    {'lookback': 'auto', 'gain': None, 'stretch': 1.1, 'plain_rounds': None}
+    {'lookback': 'auto', 'gain': None, 'stretch': 1.1, 'plain_rounds': None, 'agreement': 0.0}
     """
     parameters = inspect.signature(ALGORITHMS[algorithm]).parameters.items()
     return {name: parameter.default for name, parameter in parameters if name not in ELSEWHERE | set(HINTS)}
