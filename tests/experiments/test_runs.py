@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import sys
 from types import SimpleNamespace
@@ -33,11 +34,11 @@ def test_the_engine_is_training_s_with_an_axis_of_settings(env, algorithm, monke
     real, factory = setup.policy_gradient, setup.ALGORITHMS[algorithm]
     names = list(inspect.signature(factory).parameters)
 
+    @functools.wraps(factory)
     def recorded(problem, **given):
         factories.append(given)
         return factory(problem, **given)
 
-    recorded.__signature__ = inspect.signature(factory)
     monkeypatch.setattr(
         setup, "policy_gradient", lambda environment, policy, **more: (seen.append(more), real(environment, policy, **more))[1]
     )
