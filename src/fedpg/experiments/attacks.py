@@ -48,7 +48,7 @@ class Scale(NamedTuple):
 
 
 SCALES = {
-    "smoke": Scale(2, 12, (0.0,), ("none", "noise", "sign-flip", "reward-flip", "fedpg-attack"), ("mean", "median", "trimmed-mean")),
+    "smoke": Scale(2, 12, (0.0,), ("none", "sign-flip", "reward-flip", "fedpg-attack"), ("mean", "trimmed-mean")),
     "full": Scale(20, 40, (0.0, 1.0, 2.0), ATTACKS, AGGREGATORS),
 }
 

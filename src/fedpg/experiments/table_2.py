@@ -54,7 +54,7 @@ class Scale(NamedTuple):
     kappas: tuple[float, ...]
 
 
-SCALES = {"smoke": Scale(12, (0.0, 1.0)), "full": Scale(16000, KAPPAS)}
+SCALES = {"smoke": Scale(12, (1.0,)), "full": Scale(16000, KAPPAS)}
 
 
 def measure(column: Column, kappa: float, seeds: int) -> np.ndarray:
@@ -105,7 +105,7 @@ def run(scale: str, tell: Tell) -> Outcome:
         | {"horizon": HORIZON, "discount": DISCOUNT, "batch": 1, "baseline": "none", "seeds": chosen.seeds, "u0_batches": U0_BATCHES},
         [verdict_on(rows["heavy-ball"]), *(r for name in COLUMNS for r in rows[name])],
         NOTES,
-        [_panel(found, kappa) for kappa in (chosen.kappas[0], chosen.kappas[-1])],
+        [_panel(found, kappa) for kappa in dict.fromkeys((chosen.kappas[0], chosen.kappas[-1]))],
     )
 
 
