@@ -110,10 +110,10 @@ def test_if_all_agents_fail_it_stops_saved_and_goes_on_when_mended(file, tmp_pat
 def test_if_all_agents_fail_before_round_0_a_resumed_run_starts_over(file, tmp_path):
     file.write_text("one:raise two:raise three:raise")
     with pytest.raises(UserError, match=r"every agent failed before round 0 \(the last was .*boom\): mend it, then --resume"):
-        train(config(file, u0="1"), tmp_path / "run")
+        train(config(file, algorithm="fedsvrpg-m", u0="1"), tmp_path / "run")
     file.write_text("")
-    train(config(file, u0="1"), tmp_path / "run", resume=True)
-    train(config(file, u0="1"), tmp_path / "whole")
+    train(config(file, algorithm="fedsvrpg-m", u0="1"), tmp_path / "run", resume=True)
+    train(config(file, algorithm="fedsvrpg-m", u0="1"), tmp_path / "whole")
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
