@@ -5,18 +5,22 @@ python benchmarks/write_reproduction.py --check    exit code 1 if a table is not
 
 In the document a table stands between `<!-- NAME: WORDS -->` and `<!-- end -->`: the rows of outcome NAME in which WORDS
 occur (with `&` between them: all of several). `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa,
-`<!-- attacks: under WHERE -->` a grid of methods and attacks.
+`<!-- attacks: under WHERE -->` a grid of methods and attacks, `<!-- search: halfcheetah -->` what was tried on HalfCheetah before.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from fedpg.experiments.attacks import ENOUGH
 from fedpg.experiments.outcome import Outcome, Row, load
 from fedpg.report.figures import panels
+from fedpg.report.stats import estimate
 
 DOCS = Path(__file__).parents[1] / "docs"
 DOCUMENTS = ("reproduction.md", "robustness.md")
@@ -69,7 +73,30 @@ def under(rows: list[Row], where: str) -> list[str]:
     return out + [f"| {method} | " + " | ".join(cell(method, attack) for attack in attacks) + " |" for method in methods]
 
 
+def search(by_root: dict[str, dict[str, dict[str, list[list[float]]]]]) -> list[str]:
+    """Curves by root, step-size and rule, as what every rule has over PAvg on the same seeds, in the mean of all evaluations."""
+    cells: dict[tuple[str, str], list[float]] = {}
+    for steps in by_root.values():
+        for step, rules in steps.items():
+            for rule in rules.keys() - {"pavg"} if "pavg" in rules else ():
+                lead = np.mean(rules[rule], axis=1) - np.mean(rules["pavg"], axis=1)
+                cells.setdefault((rule, step), []).extend(lead)
+    listed = [sorted({key[i] for key in cells}) for i in (0, 1)]
+
+    def cell(rule: str, step: str) -> str:
+        if (rule, step) not in cells:
+            return ""
+        found = estimate(np.array(cells[rule, step]))
+        return f"{found.mean:.1f} ± {found.high - found.mean:.1f} (n = {found.seeds})"
+
+    out = ["| | " + " | ".join(listed[1]) + " |", "|---|" + "---|" * len(listed[1])]
+    return out + [f"| {rule} | " + " | ".join(cell(rule, step) for step in listed[1]) + " |" for rule in listed[0]]
+
+
 def table(outcomes: dict[str, Outcome], name: str, words: str) -> str:
+    if name == "search":
+        found = search(json.loads((DOCS / "data" / "fedsvrpg_s_gates.json").read_text())[words]["curves"])
+        return "\n".join([f"<!-- {name}: {words} -->", "", *found, "", "<!-- end -->"])
     rows = outcomes[name].rows
     kind, _, label = words.partition(" ")
     grids = {"grid": grid, "under": under}

@@ -47,6 +47,15 @@ def test_table_2_is_a_grid_with_distances_in_published_errors():
     assert WRITER["grid"](rows, "heavy ball")[2] == "| 0.1 | 7.900 (2.0) | 7.900 (2.0) |"
 
 
+def test_a_search_is_told_by_what_every_rule_has_over_pavg_on_the_same_seeds():
+    curves = {
+        "1": {"near": {"pavg": [[0.0, 2.0], [1.0, 3.0]], "longer": [[1.0, 3.0], [2.0, 6.0]]}, "far": {"alone": [[9.0, 9.0]]}},
+        "2": {"near": {"pavg": [[5.0, 5.0]], "longer": [[6.5, 6.5]]}},
+    }
+    # 1, 2 and 1.5 ahead: the mean, and 4.303 times 0.5 / sqrt(3)
+    assert WRITER["search"](curves)[2:] == ["| longer | 1.5 ± 1.2 (n = 3) |"]
+
+
 def test_attacks_are_a_grid_with_what_is_lost_in_bold():
     names = ("pavg, mean: none", "pavg, mean: zero", "fedpg-br: none", "fedpg-br: zero")
     rows = [Row(f"h = 2, {name}", ours, ours - 1.0, ours + 1.0, 9) for name, ours in zip(names, (100.0, 89.0, 80.0, 79.0), strict=True)]
