@@ -40,6 +40,9 @@ def test_convergence_says_exact_only_below_rounding():
     asymptotic = Claim("asymptotic", 0.0, False, True)
     assert convergence(made_up(1e-5), asymptotic) == "inexact (paper: asymptotic)"
     assert convergence(made_up(1e-5, settled=1.5), None) == "inexact, not settled yet"
+    rounding = made_up(1e-5, settled=1.0)
+    rounding.at[0], rounding.before[0] = 1e-20, 1e-19
+    assert convergence(rounding, None) == "inexact"
 
 
 def test_what_the_paper_says_is_read_from_its_words():

@@ -53,7 +53,7 @@ class Scale(NamedTuple):
 
 SCALES = {
     "smoke": Scale((PLAIN, "FedSVRPG-M", "Fast-FedPG"), (8,), 150, 4, (PLAIN,), (3, 6, 12), 64, 6, 1, 1),
-    "full": Scale(tuple(BY_LABEL), (1, 8), 400, 12, tuple(BY_LABEL), (3, 6, 12, 24, 48), 400, 24, 8, 4),
+    "full": Scale(tuple(BY_LABEL), (1, 8), 8000, 12, tuple(BY_LABEL), (3, 6, 12, 24, 48), 400, 24, 8, 4),
 }
 
 

@@ -72,9 +72,13 @@ def agreement(claimed: bool | None, measured: bool, words: tuple[str, str]) -> s
 
 
 def convergence(floor: Floor, claim: Claim | None) -> str:
-    """Exact or inexact, beside the paper's word: exact if the interval of the typical floor is below `EXACT`."""
-    exact = bool(typical(floor.at / floor.start).high < EXACT)
-    moving = np.nanmax(np.abs(floor.before / floor.at - 1.0)) > 0.01 and not exact
+    """Exact or inexact, beside the paper's word: exact if the interval of the typical floor is below `EXACT`.
+
+    Not settled yet if any seed's floor that is more than rounding moved by 1 % over the last tenth.
+    """
+    left = floor.at / floor.start
+    exact = bool(typical(left).high < EXACT)
+    moving = np.nanmax(np.where(left > EXACT, np.abs(floor.before / floor.at - 1.0), 0.0)) > 0.01 and not exact
     said = agreement(claim and claim.exact, exact, ("exact", "inexact"))
     return said + (f" (paper: {claim.convergence})" if claim else "") + (", not settled yet" if moving else "")
 
