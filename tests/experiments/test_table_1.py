@@ -53,6 +53,12 @@ def test_what_the_paper_says_is_read_from_its_words():
     assert [label for label, claim in said.items() if not claim.heterogeneity] == ["FedPG-BR"]
 
 
+def test_identical_agents_that_arrive_exactly_do_not_make_the_ratio_infinite():
+    exact = made_up(1e-5)._replace(twins=np.zeros(SEEDS))
+    rows = {row.what: row for row in rows_of("X", Found({8: exact}, None, Counted(1.0, 1.0, 1), None), exact, np.ones(SEEDS), 8)}
+    assert rows["X: |grad J|^2, different / identical agents"].ours == pytest.approx(1e27)
+
+
 def test_share_is_of_the_best_gain_and_leaves_out_failures():
     floor = made_up(1.0, gain=3.0)._replace(objective=np.array([3.0, 3.0, 1.0, np.nan]))
     found = share(floor, np.array([3.0, 6.0, 2.0, 5.0]))
@@ -75,6 +81,7 @@ def test_rows_compare_with_pavg_and_with_the_claims():
     claim = Claim("finite and exact", 2.0 / 3.0, False, False)
     rows = {row.what: row for row in rows_of("X", Found({8: still}, None, Counted(2.0, 3.0, 2), claim), plain, np.ones(SEEDS), 8)}
     assert rows["X: floor at K=8 / PAvg's"].ours == pytest.approx(1e-16)
+    assert rows["X: |grad J|^2, different / identical agents"].ours == pytest.approx(1e-14)
     assert rows["X: floor at K=8 / PAvg's"].verdict == "agrees: agents take no local steps"
     assert rows["X: share of the best gain in J, different agents"].verdict == "agrees: does not get there"
     assert (rows["X: floats up, in d per agent and round"].ours, rows["X: floats up, in d per agent and round"].verdict) == (

@@ -23,7 +23,7 @@ NEAR = 0.15
 """How far a fitted exponent may be from the published one."""
 PLAIN = "PAvg"
 LEAST = 1e-32
-"""What pictures show of 0."""
+"""What pictures show of 0, and what ratios take it for."""
 
 
 class Counted(NamedTuple):
@@ -110,7 +110,8 @@ def rows_of(label: str, found: Found, plain: Floor, best: np.ndarray, many: int)
     supported = share(floor, best)
     said = agreement(claim and claim.heterogeneity, bool(supported.mean >= ENOUGH), ("gets there", "does not get there"))
     table.append(row(f"{label}: share of the best gain in J, different agents", supported, verdict=said))
-    table.append(row(f"{label}: |grad J|^2, different / identical agents", ratio(floor.at, floor.twins)))
+    apart = ratio(np.maximum(floor.at, LEAST), np.maximum(floor.twins, LEAST))
+    table.append(row(f"{label}: |grad J|^2, different / identical agents", apart))
     table += noise_rows(label, found.noise, claim)
     counted = {"floats up, in d": found.counted.up, "floats down, in d": found.counted.down}
     if found.noise is not None:
