@@ -13,7 +13,7 @@ from typing import Any
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.stabilised import STRETCH, few_steps_gain, first_rounds, stabilised
+from fedpg.algorithms.stabilised import STRETCH, stabilised
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -41,10 +41,10 @@ def fedsvrpg_s(
         global_lr: lambda; eta K if None.
         local_steps: K.
         lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
-        gain: kappa; if None max(2, 4/(beta K)) without look back and 1, the printed server, with it.
+        gain: kappa; if None max(2, 4/(beta K)), and 1, the printed server, for memory and sample, whose u_r does not lag.
         stretch: sigma, how much longer the server steps than lambda.
         plain_rounds: how many rounds at the start are PAvg's. The first always is; if None those of the first 128 local steps, at
-            most 4, without look back, and 1 with it.
+            most 4, and 1 for memory and sample.
         agreement: how much longer still the server steps where the round's mean gradient points along u_r: times the cosine.
     """
 
@@ -52,11 +52,8 @@ def fedsvrpg_s(
         anchor, weights = problem.weighted_gradient(sample, centre, params)
         return trees.subtract(g, anchor), weights
 
-    lookback = "none" if lookback == "auto" else lookback
-    gain = (few_steps_gain(beta, local_steps) if lookback == "none" else 1.0) if gain is None else gain
-    plain_rounds = (first_rounds(local_steps) if lookback == "none" else 1) if plain_rounds is None else plain_rounds
     return stabilised(
         "fedsvrpg-s", problem, change,
-        lookback=lookback, gain=gain, stretch=stretch, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
-        plain_rounds=plain_rounds, agreement=agreement,
+        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback="none" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
     )  # fmt: skip

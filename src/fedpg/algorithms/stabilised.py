@@ -2,9 +2,10 @@
 
 An agent walks along the direction that all agents found together, and leans towards its own gradient only by beta:
 
-    agent    u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + D ],      th_{r,k+1} = th_rk + eta u_rk
+    agent    u_rk = beta g(tau|th_rk) + (1-beta) u_r + (1/kappa - beta) D,      th_{r,k+1} = th_rk + eta u_rk
     server   ubar = 1/(eta N K) sum_i Delta_i
-             u_{r+1} = kappa ubar + (1-kappa) u_r,                 theta_{r+1} = theta_r + sigma lambda u_{r+1}
+             u_{r+1} = kappa ubar + (1-kappa) u_r = gamma gbar + (1-gamma) (u_r + Dbar),      gamma = kappa beta
+             theta_{r+1} = theta_r + sigma lambda u_{r+1}
 
 In its noise and in its drift a local path is then beta times that of PAvg. That quiet buys a server step sigma times as long,
 which makes up for the lag of u_r where a run ends before it has learned; with an `agreement` of a the step is longer still by
@@ -102,7 +103,7 @@ def cosine(one: Params, other: Params) -> jax.Array:
 
 
 def few_steps_gain(beta: Any, local_steps: int) -> Any:
-    """kappa where nobody looks back: u_r remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta).
+    """kappa where u_r lags: it remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta).
 
     With few local steps there is little to keep quiet, and the lag of a memory is all that it would bring.
     """
@@ -110,7 +111,7 @@ def few_steps_gain(beta: Any, local_steps: int) -> Any:
 
 
 def first_rounds(local_steps: int) -> int:
-    """P where nobody looks back: the rounds that hold the first 128 local steps, at most 4.
+    """P where u_r lags: the rounds that hold the first 128 local steps, at most 4.
 
     Where rounds are long enough for PAvg's to drift apart, one of them is enough to begin with.
     """
@@ -122,18 +123,21 @@ def stabilised(
     problem: Problem,
     change: Change,
     *,
-    lookback: str,
-    gain: Any,
-    stretch: Any,
     beta: Any,
     local_lr: Any,
     global_lr: Any,
     local_steps: int,
-    plain_rounds: int = 1,
-    agreement: float = 0.0,
+    lookback: str,
+    gain: Any,
+    stretch: Any,
+    plain_rounds: int | None,
+    agreement: float,
 ) -> Algorithm:
-    """The algorithm whose own measurement Y of the change since its last round is `change`; `gain` is kappa, `stretch` sigma."""
+    """The algorithm whose own measurement Y of the change since its last round is `change`; the rest are `fedsvrpg_s`'s arguments."""
     choose("lookback", lookback, LOOKBACKS)
+    lags = lookback in ("none", "fitted")  # the others believe that they know all of the change
+    gain = (few_steps_gain(beta, local_steps) if lags else 1.0) if gain is None else gain
+    plain_rounds = (first_rounds(local_steps) if lags else 1) if plain_rounds is None else plain_rounds
     global_lr = local_lr * local_steps if global_lr is None else global_lr
     base.check_step(local_lr, global_lr, local_steps, beta)
     require(not isinstance(gain, (int, float)) or gain > 0, f"gain must be positive, not {gain}")
@@ -145,6 +149,10 @@ def stabilised(
     def lean(shared: Shared) -> jax.Array:
         """beta, or 1 while there is no direction to lean on."""
         return jnp.where(trees.norm_sq(shared.direction) > 0, beta, 1.0)
+
+    def kappa(own: jax.Array) -> jax.Array:
+        """The gain, or what makes u_{r+1} the mean gradient itself if that is less."""
+        return jnp.minimum(gain, 1.0 / own)
 
     def init(params: Params) -> tuple[ServerState, AgentState]:
         nothing, zero = trees.zeros_like(params), jnp.zeros(())
@@ -167,13 +175,14 @@ def stabilised(
 
     def local_update(key: jax.Array, shared: Shared, state: AgentState, agent: Any) -> tuple[Params, AgentState, LocalInfo]:
         own = lean(shared)
+        ahead = jnp.where(own < 1.0, 1.0 / kappa(own) - own, 0.0)
 
         def direction(key: jax.Array, params: Params, carry: tuple) -> tuple[Params, tuple, LocalInfo]:
             memory, now = carry
             sample, memory = problem.sample(key, params, agent, memory)
             g = problem.gradient(sample, params)
             d, now, weights = look_back(sample, g, params, state.past, now)
-            u = jax.tree.map(lambda g, u_r, d: own * g + (1.0 - own) * (u_r + d), g, shared.direction, d)
+            u = jax.tree.map(lambda g, u_r, d: own * g + (1.0 - own) * u_r + ahead * d, g, shared.direction, d)
             return u, (memory, now), LocalInfo(problem.usage(sample), weights)
 
         now = trees.scale(0.0, state.past)
@@ -186,8 +195,8 @@ def stabilised(
     def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
         before, own = state.shared.direction, lean(state.shared)
         ubar, info = base.mean_direction(messages, weights, local_steps, local_lr)
-        kappa = jnp.minimum(gain, 1.0 / own)  # at most what makes u_{r+1} the mean gradient itself
-        u = jax.tree.map(lambda u_r, ubar: kappa * ubar + (1.0 - kappa) * u_r, before, ubar)
+        louder = kappa(own)
+        u = jax.tree.map(lambda u_r, ubar: louder * ubar + (1.0 - louder) * u_r, before, ubar)
         longer = stretch
         if agreement:
             fresh = jax.tree.map(lambda u_r, ubar: (ubar - (1.0 - own) * u_r) / own, before, ubar)
