@@ -11,7 +11,7 @@ NOISE = np.array([-0.01, 0.0, 0.01])
 
 
 def made(ours: list[float], theirs: list[float], early: float = 0.0, **others: list[float]) -> drift_table.Found:
-    """J of every label at K = 32, and of both at K = 4; `early` is the lead at the first look."""
+    """J of every label at K = 32, and of the first two at K = 4; `early` is the lead at the first look."""
 
     def looks(means: list[float], lead: float) -> np.ndarray:
         last = np.array(means)[:, None] + NOISE
@@ -35,6 +35,18 @@ def test_a_win():
         "K=32, eta=0.1: FedSVRPG-S - PAvg, at least 1": "holds",
         "K=32, eta=0.1: lost by FedSVRPG-S from its best, less than 0.1": "holds",
         "K=32, after 3/10 of the rounds: FedSVRPG-S - PAvg, worst eta (0.001)": "holds",
+    }
+
+
+def test_the_other_variant_is_judged_by_the_same_rules_where_it_was_run():
+    found = made([17.0, 19.8, 19.75], [16.9, 19.7, 16.0])
+    found["FedHAPG-S", 32] = found["FedSVRPG-S", 32] - np.array([0.0, 0.3, 0.0])[:, None]
+    assert {what: verdict for what, verdict in verdicts(found).items() if "FedHAPG-S" in what} == {
+        "K=32: FedHAPG-S - PAvg, worst eta (0.01)": "does not hold (eta=0.01)",
+        "K=32: best over eta, FedHAPG-S - PAvg": "holds",
+        "K=32, eta=0.1: FedHAPG-S - PAvg, at least 1": "holds",
+        "K=32, eta=0.1: lost by FedHAPG-S from its best, less than 0.1": "holds",
+        "K=32, after 3/10 of the rounds: FedHAPG-S - PAvg, worst eta (0.01)": "does not hold (eta=0.01)",
     }
 
 

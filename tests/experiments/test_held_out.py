@@ -29,12 +29,15 @@ def made(ours: list[float], theirs: list[float], blur: float = 0.0) -> Contest:
     (made([10.9, 15.2, 15.1], [11.0, 15.0, 14.0]), "lost", 6),
 ])  # fmt: skip
 def test_verdicts(one, verdict, rows):
-    table, found = held_out.judge("here", one, START)
-    assert (found, len(table)) == (verdict, rows)
+    at = held_out.lost_at(one, START)
+    table, found = held_out.judge("here", "ours", one, at)
+    assert (found, len(table) + len(held_out.plain("here", one, at))) == (verdict, rows)
 
 
 def test_rows_say_what_was_measured():
-    table, _ = held_out.judge("here", made([11.0, 15.2, 15.1], [11.0, 15.0, 14.0]), START)
+    one = made([11.0, 15.2, 15.1], [11.0, 15.0, 14.0])
+    at = held_out.lost_at(one, START)
+    table = held_out.plain("here", one, at) + held_out.judge("here", "FedSVRPG-S", one, at)[0]
     assert {row.what: (round(row.ours, 6), row.verdict) for row in table} == {
         "here: FedSVRPG-S - PAvg, worst eta (0.01)": (0.0, "holds"),
         "here: best J, PAvg": (15.0, ""),
@@ -55,20 +58,23 @@ def test_nothing_held_out_was_tuned_on():
 
 
 def test_a_small_run(monkeypatch):
-    """Two tasks whose largest rewards differ: their step-sizes do, inversely; the summary names each once."""
+    """Two tasks whose largest rewards differ: their step-sizes do, inversely; every variant's summary names each task once."""
     asked = []
 
     def objectives(task, method, etas, *, seeds, root, rounds):
-        asked.append((task.label, tuple(np.round(etas, 6)), method.betas, root, rounds))
-        final = np.array([[[11.2], [15.2]], [[11.0], [15.0]]]) + np.zeros(seeds)  # beta 0.2, beta 1: PAvg
-        return np.stack([np.full_like(final, 5.0), final], axis=2)
+        asked.append((task.label, tuple(np.round(etas, 6)), method.label, method.betas, root, rounds))
+        behind = 1.0 if (task.label, method.label) == ("b", "FedHAPG-S") else 0.0
+        final = np.array([[[11.2], [15.2 - behind]], [[11.0], [15.0]]]) + np.zeros(seeds)  # beta 0.2, beta 1: PAvg
+        return np.stack([np.full_like(final, 5.0), final], axis=2)[: len(method.betas)]
 
     monkeypatch.setattr(held_out, "objectives", objectives)
     tasks = (Task("a", heterogeneity=0.0), Task("b"))
-    monkeypatch.setitem(held_out.SIZES, "smoke", held_out.Size(99, 3, (0.001, 0.01), tasks))
+    monkeypatch.setitem(held_out.SIZES, "smoke", held_out.Size(99, 3, (0.001, 0.01), tasks, (held_out.HESSIAN,)))
     outcome = held_out.run("smoke", lambda what, share: None)
-    assert [entry[:2] for entry in asked] == [("a", (0.01, 0.1)), ("b", (0.001, 0.01))]
-    assert {entry[2:] for entry in asked} == {((0.2, 1.0), 99, (0, 100))}
-    assert outcome.notes[0] == "won: a, b; not worse: none; lost: none."
-    assert [panel.title for panel in outcome.panels] == ["a: won", "b: won"]
-    assert len(outcome.rows) == 8
+    assert {entry[:2] for entry in asked} == {("a", (0.01, 0.1)), ("b", (0.001, 0.01))}
+    assert {entry[2:] for entry in asked} == {("FedSVRPG-S", (0.2, 1.0), 99, (0, 100)), ("FedHAPG-S", (0.2,), 99, (0, 100))}
+    assert outcome.notes[:2] == ["FedSVRPG-S: won: a, b; not worse: none; lost: none.", "FedHAPG-S: won: a; not worse: none; lost: b."]
+    assert [panel.title for panel in outcome.panels] == ["a: won", "b: FedSVRPG-S won, FedHAPG-S lost"]
+    assert [line.label for line in outcome.panels[0].lines] == ["FedSVRPG-S", "FedHAPG-S", "PAvg"]
+    assert len(outcome.rows) == 14
+    assert len({row.what for row in outcome.rows}) == 14

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpg.experiments import drift_table, floor_law, floors
 from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HORIZON, PLAIN, TUNED_ON, Method, Task, objectives
-from fedpg.experiments.drift_table import MANY, Found
+from fedpg.experiments.drift_table import MANY, VARIANTS, Found
 from fedpg.experiments.kept import part
 from fedpg.experiments.outcome import Outcome, Row, Tell
 
@@ -85,15 +85,15 @@ def labels(method: Method) -> list[str]:
 def programs(size: Size) -> list[tuple[Method, int]]:
     """What is run with sampled gradients: method and K."""
     at_many = (dataclasses.replace(STABLE, betas=STABLE.betas + size.betas), *size.rivals, *size.ablation)
-    return [(method, k) for k in size.local_steps for method in (at_many if k == MANY else (STABLE, PRINTED))]
+    return [(method, k) for k in size.local_steps for method in (at_many if k == MANY else (STABLE, HESSIAN, PRINTED))]
 
 
 def sampled(size: Size, tell: Tell, until: float) -> Found:
-    """J by (label, K), axes (early and last round, E, S); others than PAvg and FedSVRPG-S are looked at once."""
+    """J by (label, K), axes (early and last round, E, S); only PAvg and the variants are looked at twice."""
     found, listed = {}, programs(size)
     for number, (method, k) in enumerate(listed):
         what, task = f"{method.label}, K={k}", Task(local_steps=k, rounds=size.rounds)
-        looks = (max(1, 3 * size.rounds // 10), size.rounds) if method.label == STABLE.label else (size.rounds,)
+        looks = (max(1, 3 * size.rounds // 10), size.rounds) if method.label in VARIANTS else (size.rounds,)
         tell(what, until * number / len(listed))
         objective = objectives(task, method, np.array(size.etas), seeds=size.seeds, root=ROOT, rounds=looks)
         found |= {(label, k): values.swapaxes(0, 1) for label, values in zip(labels(method), objective, strict=True)}
