@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedpg.experiments import halfcheetah
-from fedpg.experiments.halfcheetah import OURS, SCALES, THEIRS
+from fedpg.experiments.halfcheetah import FIRST, HESSIAN, SCALES, THEIRS
 from helpers.curves import made_up
 
 FULL = SCALES["full"]
@@ -20,34 +20,39 @@ def said(rows) -> dict[str, tuple[float, str]]:
     ("ours", "verdict"), [(60.0, "holds: ahead"), (50.0, "holds within its interval"), (40.0, "does not hold: behind")]
 )
 def test_ours_is_judged_beside_pavg(ours, verdict):
-    runs = {OURS: made_up(ours), THEIRS: made_up(50.0)}
+    runs = {FIRST: made_up(50.0), HESSIAN: made_up(ours), THEIRS: made_up(50.0)}
     found = said(halfcheetah.judge(0.001, runs, True))
-    over, end = (f"local-lr 0.001, {what}: {OURS} - {THEIRS}" for what in ("over the run", "at the end"))
+    over, end = (f"local-lr 0.001, {what}: {HESSIAN} - {THEIRS}" for what in ("over the run", "at the end"))
     # a line from 10 to x: its mean is (10 + x) / 2, and its last three evaluations of six are at 60, 80 and 100 % of the way
     assert found[over] == (pytest.approx((ours - 50.0) / 2), verdict)
     assert found[end] == (pytest.approx(0.8 * (ours - 50.0)), verdict)
+    assert found[f"local-lr 0.001, at the end: {FIRST} - {THEIRS}"] == (pytest.approx(0.0), "holds within its interval")
     assert found[f"local-lr 0.001, {THEIRS}: return over the run"][0] == pytest.approx(30.0)
 
 
 def test_each_is_taken_at_its_own_best_step_size():
     found = {
-        0.001: {OURS: made_up(30.0), THEIRS: made_up(50.0)},
-        0.005: {OURS: made_up(90.0, seeds=6), THEIRS: made_up(40.0, seeds=6)},
+        0.001: {FIRST: made_up(30.0), THEIRS: made_up(50.0)},
+        0.005: {FIRST: made_up(90.0, seeds=6), THEIRS: made_up(40.0, seeds=6)},
     }
-    row = halfcheetah.best(found, True)
+    row = halfcheetah.best(found, FIRST, True)
     assert row.what.startswith("best local-lr of each (0.005, 0.001)")
     assert row.n == 4  # the seeds that both step-sizes have
     assert row.verdict == "holds: ahead"
 
 
-def test_both_have_the_same_seeds_and_steps_and_every_root_is_run():
+def test_all_have_the_same_seeds_and_steps_and_every_root_is_run():
     todo = halfcheetah.jobs(FULL)
-    assert len(todo) == 16
-    assert {job.config.algorithm for job in todo} == {"fedsvrpg-s"}
+    assert len(todo) == 24
     assert all(job.config.local_lr == job.step for job in todo)
-    by_name = {name: [(job.step, job.config) for job in todo if job.names == (name,)] for name in (OURS, THEIRS)}
-    assert by_name[OURS] == by_name[THEIRS]
-    assert [job.names for job in halfcheetah.jobs(SCALES["smoke"])] == [(OURS, THEIRS)]
+    by_name = {name: [(job.step, job.config) for job in todo if job.names == (name,)] for name in (FIRST, HESSIAN, THEIRS)}
+    assert by_name[FIRST] == by_name[THEIRS]
+    assert {config.algorithm for _, config in by_name[FIRST]} == {"fedsvrpg-s"}
+    assert {config.algorithm for _, config in by_name[HESSIAN]} == {"fedhapg-s"}
+    same = ("seed", "seeds", "rounds", "batch", "local_steps", "horizon", "normalise_advantages", "normalise_observations", "baseline")
+    for (step, config), (other_step, other) in zip(by_name[HESSIAN], by_name[THEIRS], strict=True):
+        assert (step, *(getattr(config, name) for name in same)) == (other_step, *(getattr(other, name) for name in same))
+    assert [job.names for job in halfcheetah.jobs(SCALES["smoke"])] == [(FIRST, THEIRS)]
 
 
 def test_roots_are_joined_in_order(monkeypatch):
@@ -57,7 +62,7 @@ def test_roots_are_joined_in_order(monkeypatch):
 
     monkeypatch.setattr(halfcheetah, "side_by_side", fake)
     found = halfcheetah.run("full", lambda what, share: None)
-    assert [len(panel.lines) for panel in found.panels] == [2, 2, 2]
+    assert [len(panel.lines) for panel in found.panels] == [3, 3, 3]
     assert {row.n for row in found.rows if row.what.startswith("local-lr 0.001")} == {8}
     assert {row.n for row in found.rows if row.what.startswith("local-lr 0.005")} == {12}
     joined = halfcheetah.together([made_up(10.0, seeds=2), made_up(20.0, seeds=3, failed=1)])

@@ -1,6 +1,6 @@
-"""HalfCheetah: FedSVRPG-S beside PAvg at equal numbers of trajectories, from PAvg's preset step-size to its own.
+"""HalfCheetah: the stabilised variants beside PAvg at equal numbers of trajectories, from PAvg's preset step-size to theirs.
 
-PAvg is FedSVRPG-S with beta = 1, on the same seeds: as long as FedSVRPG-S takes PAvg's rounds their curves are the same.
+PAvg is FedSVRPG-S with beta = 1, on the same seeds: as long as a variant takes PAvg's rounds their curves are the same.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from fedpg.report.figures import Panel
 from fedpg.report.stats import estimate
 from fedpg.store.config import Config
 
-OURS, THEIRS = "FedSVRPG-S", "PAvg"
-BETAS = {OURS: 0.2, THEIRS: 1.0}
+FIRST, HESSIAN, THEIRS = "FedSVRPG-S", "FedHAPG-S", "PAvg"
+METHODS = {FIRST: ("fedsvrpg-s", 0.2), HESSIAN: ("fedhapg-s", 0.2), THEIRS: ("fedsvrpg-s", 1.0)}
+"""Algorithm and beta."""
 ROBOT = {"rounds": 8, "eval_every": 1, "eval_episodes": 8}  # 200,000 environment steps a round
 TINY = {"rounds": 6, "eval_every": 1, "batch": 2, "local_steps": 2, "horizon": 50, "eval_episodes": 2}
 TINY |= {"normalise_observations": "off"}  # saves seconds of compilation
@@ -32,25 +33,27 @@ class Scale(NamedTuple):
     roots: of the seeds, by step-size: more where curves scatter more. None of them was used before full scale was run with it.
     seeds: of every root.
     given: what differs from the preset.
-    processes: one curve of one root each; 1: both in one program.
+    processes: one curve of one root each; 1: all in one program, for which they must be one algorithm at several beta.
+    names: of the `METHODS` that are run.
     """
 
     roots: dict[float, tuple[int, ...]]
     seeds: int
     given: dict[str, Any]
     processes: int
+    names: tuple[str, ...]
 
 
 SCALES = {
-    "smoke": Scale({0.005: (20241,)}, 2, TINY, 1),
-    "full": Scale({0.001: (8101, 8102), 0.0025: (8101, 8102, 8103), 0.005: (8101, 8102, 8103)}, 4, ROBOT, 16),
+    "smoke": Scale({0.005: (20241,)}, 2, TINY, 1, (FIRST, THEIRS)),
+    "full": Scale({0.001: (8101, 8102), 0.0025: (8101, 8102, 8103), 0.005: (8101, 8102, 8103)}, 4, ROBOT, 16, tuple(METHODS)),
 }
 NOTES = [
-    "Step-sizes: 0.001 is PAvg's preset, 0.005 that of FedSVRPG-S. Return: undiscounted, mean over agents. Differences are paired over "
+    "Step-sizes: 0.001 is PAvg's preset, 0.005 that of the variants. Return: undiscounted, mean over agents. Differences are paired over "
     "seeds; intervals are 95 % each, not corrected for how many there are.",
     "'Over the run' is the area under the curve divided by its rounds, 'at the end' the mean of the last three evaluations.",
-    "FedSVRPG-S takes PAvg's rounds for the first 128 local steps, here four rounds: what differs comes of the other four.",
-    "Seeds are new: what is known of HalfCheetah from before (figure-1, and roots 7001 to 7005 while looking for a variant without lag; "
+    "The variants take PAvg's rounds for the first 128 local steps, here four rounds: what differs comes of the other four.",
+    "Seeds are new: what is known of HalfCheetah from before (figure-1, and roots 7001 to 7008 while looking for a variant without lag; "
     "docs/reproduction.md) is not among them.",
 ]
 
@@ -65,19 +68,19 @@ class Job(NamedTuple):
 
 def jobs(scale: Scale) -> list[Job]:
     """What is run."""
-    base = task("halfcheetah", "fedsvrpg-s", seeds=scale.seeds, **scale.given)
-    listed = [tuple(BETAS)] if scale.processes == 1 else [(name,) for name in BETAS]
+    listed = [scale.names] if scale.processes == 1 else [(name,) for name in scale.names]
+    bases = {names: task("halfcheetah", METHODS[names[0]][0], seeds=scale.seeds, **scale.given) for names in listed}
     return [
         Job(step, names, dataclasses.replace(base, seed=root, local_lr=step))
         for step, roots in scale.roots.items()
         for root in roots
-        for names in listed
+        for names, base in bases.items()
     ]
 
 
 def do(job: Job) -> list[Run]:
     """The curves of a job."""
-    return curves(job.config, {"beta": [BETAS[name] for name in job.names], "local_lr": [job.step] * len(job.names)})
+    return curves(job.config, {"beta": [METHODS[name][1] for name in job.names], "local_lr": [job.step] * len(job.names)})
 
 
 def together(runs: list[Run]) -> Run:
@@ -90,7 +93,7 @@ def measure(scale: Scale, tell: Tell) -> dict[float, dict[str, Run]]:
     """The curves, by step-size and label."""
     todo = jobs(scale)
     done = side_by_side(do, [(job,) for job in todo], scale.processes, lambda share: tell("HalfCheetah", share))
-    found: dict[float, dict[str, list[Run]]] = {step: {name: [] for name in BETAS} for step in scale.roots}
+    found: dict[float, dict[str, list[Run]]] = {step: {name: [] for name in scale.names} for step in scale.roots}
     for job, runs in zip(todo, done, strict=True):
         for name, one in zip(job.names, runs, strict=True):
             found[job.step][name].append(one)
@@ -98,23 +101,27 @@ def measure(scale: Scale, tell: Tell) -> dict[float, dict[str, Run]]:
 
 
 def judge(step: float, runs: dict[str, Run], judged: bool) -> list[Row]:
-    """Both at one step-size, and whether ours is not worse."""
+    """All at one step-size, and whether a variant is not worse than PAvg."""
     rows = []
     for what, of in (("over the run", height), ("at the end", claims.final)):
         values = {name: of(run) for name, run in runs.items()}
         rows += [row(f"local-lr {step:g}, {name}: return {what}", estimate(value)) for name, value in values.items()]
-        rows.append(difference(f"local-lr {step:g}, {what}: {OURS} - {THEIRS}", values[OURS], values[THEIRS], judged, **PHRASES))
+        rows += [
+            difference(f"local-lr {step:g}, {what}: {name} - {THEIRS}", value, values[THEIRS], judged, **PHRASES)
+            for name, value in values.items()
+            if name != THEIRS
+        ]
     return rows
 
 
-def best(found: dict[float, dict[str, Run]], judged: bool) -> Row:
-    """Each at the step-size where its return at the end is highest. Seeds that only one of the two step-sizes has are left out."""
-    ends = {name: {step: claims.final(runs[name]) for step, runs in found.items()} for name in BETAS}
-    top = {name: max(values, key=lambda step: values[step].mean()) for name, values in ends.items()}
-    ours, theirs = (ends[name][top[name]] for name in (OURS, THEIRS))
+def best(found: dict[float, dict[str, Run]], name: str, judged: bool) -> Row:
+    """A variant and PAvg, each where its return at the end is highest. Seeds that only one of the two step-sizes has are left out."""
+    ends = {one: {step: claims.final(runs[one]) for step, runs in found.items()} for one in (name, THEIRS)}
+    top = {one: max(values, key=lambda step: values[step].mean()) for one, values in ends.items()}
+    ours, theirs = (ends[one][top[one]] for one in (name, THEIRS))
     kept = min(len(ours), len(theirs))
     lead = estimate(ours[:kept] - theirs[:kept])
-    label = f"best local-lr of each ({top[OURS]:g}, {top[THEIRS]:g}), at the end: {OURS} - {THEIRS}"
+    label = f"best local-lr of each ({top[name]:g}, {top[THEIRS]:g}), at the end: {name} - {THEIRS}"
     return row(label, lead, verdict=verdict(lead.low, lead.high, judged, **PHRASES))
 
 
@@ -126,13 +133,14 @@ def panel(step: float, runs: dict[str, Run]) -> Panel:
 
 def run(scale: str, tell: Tell) -> Outcome:
     """Runs the experiment."""
-    asked, judged, title = SCALES[scale], scale == "full", "HalfCheetah: FedSVRPG-S beside PAvg"
+    asked, judged, title = SCALES[scale], scale == "full", "HalfCheetah: the stabilised variants beside PAvg"
     if lacking := missing("halfcheetah"):
         return Outcome("halfcheetah", title, scale, {}, [], [f"left out: {lacking}"], [])
     found = measure(asked, tell)
-    rows = [line for step, runs in found.items() for line in judge(step, runs, judged)] + [best(found, judged)]
+    rows = [line for step, runs in found.items() for line in judge(step, runs, judged)]
+    rows += [best(found, name, judged) for name in asked.names if name != THEIRS]
     settings = {
-        "beta": BETAS,
+        "methods": {name: METHODS[name] for name in asked.names},
         "roots": {f"{step:g}": roots for step, roots in asked.roots.items()},
         "counted at least": FLOOR["halfcheetah"],
     }
