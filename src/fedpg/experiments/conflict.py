@@ -68,6 +68,10 @@ class Method:
     """Subtracted from returns."""
 
 
+STABLE, HESSIAN = Method("FedSVRPG-S", betas=(BETA, PLAIN)), Method("FedHAPG-S", "fedhapg-s")
+"""The stabilised variants; the first with PAvg in the same program."""
+
+
 def algorithm_of(problem: Any, task: Task, method: Method) -> Callable[[dict[str, Any]], Algorithm]:
     """From {beta, eta} to the algorithm. Where its theorem prescribes an initial direction, from ceil(K/(R beta^2)) batches."""
     fixed: dict[str, Any] = {"local_steps": task.local_steps}

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpg.experiments import drift_table, floor_law, floors
-from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HORIZON, PLAIN, TUNED_ON, Method, Task, objectives
+from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HESSIAN, HORIZON, PLAIN, STABLE, TUNED_ON, Method, Task, objectives
 from fedpg.experiments.drift_table import MANY, VARIANTS, Found
 from fedpg.experiments.kept import part
 from fedpg.experiments.outcome import Outcome, Row, Tell
 
 ROOT = 0
-STABLE = Method("FedSVRPG-S", betas=(BETA, PLAIN))
-PRINTED, HESSIAN = Method("FedSVRPG-M", "fedsvrpg-m"), Method("FedHAPG-S", "fedhapg-s")
+PRINTED = Method("FedSVRPG-M", "fedsvrpg-m")
 RIVALS = (
     PRINTED, Method("FedSVRPG-M, truncated", "fedsvrpg-m", weights="truncated"),
     Method("FedHAPG-M", "fedhapg-m"), Method("heavy ball", "heavy-ball"), HESSIAN,

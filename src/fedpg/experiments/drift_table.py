@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedpg.experiments import contest
+from fedpg.experiments.conflict import HESSIAN, STABLE
 from fedpg.experiments.contest import Contest
 from fedpg.experiments.outcome import Row, row
 from fedpg.report.figures import Panel
@@ -13,7 +14,7 @@ MANY = 32
 """The K at which all algorithms are compared."""
 LOSS, LEAD, KEPT = 1.0, 1.0, 0.1
 """Where PAvg has lost LOSS from its best J, the variant should lead by LEAD and have lost less than KEPT from its own."""
-VARIANTS, THEIRS = ("FedSVRPG-S", "FedHAPG-S"), "PAvg"
+VARIANTS, THEIRS = (STABLE.label, HESSIAN.label), "PAvg"
 
 Found = dict[tuple[str, int], np.ndarray]
 """J by (label, K), axes (looks, E, S); the last look is after the last round."""

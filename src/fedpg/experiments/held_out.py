@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpg.experiments import contest
-from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HORIZON, PLAIN, TUNED_ON, Method, Task, objectives
+from fedpg.experiments.conflict import BATCH, BETA, DISCOUNT, HESSIAN, HORIZON, STABLE, TUNED_ON, Method, Task, objectives
 from fedpg.experiments.contest import Contest
 from fedpg.experiments.outcome import Outcome, Row, Tell, row
 from fedpg.report.figures import Panel
 
 THEIRS = "PAvg"
-STABLE, HESSIAN = Method("FedSVRPG-S", betas=(BETA, PLAIN)), Method("FedHAPG-S", "fedhapg-s")
 SHARE = 0.05
 """PAvg is looked at where it has lost this share of what it had learned."""
 TUNED_REWARD = Task().largest_reward
