@@ -16,8 +16,8 @@ import time
 
 import numpy as np
 
-from fedpg.store.config import Config, check_value
-from fedpg.training.setup import build, resolve
+from fedpg.runs.config import Config, check_value
+from fedpg.runs.setup import build, resolve
 
 EVALUATIONS = 10
 

@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from fedpg.store.config import Config
-from fedpg.training.setup import build, resolve
+from fedpg.runs.config import Config
+from fedpg.runs.setup import build, resolve
 
 GRIDS = [
     (

@@ -12,9 +12,9 @@ import time
 
 import numpy as np
 
-from fedpg.experiments.sweep import sweep
-from fedpg.store.config import Config
-from fedpg.training.setup import plan, resolve
+from fedpg.paper.sweep import sweep
+from fedpg.runs.config import Config
+from fedpg.runs.setup import plan, resolve
 
 STEPS = (0.001, 0.003, 0.006, 0.012)
 GRIDS = {

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpg.experiments.attacks import ENOUGH
-from fedpg.experiments.outcome import Outcome, Row, load
+from fedpg.paper.attacks import ENOUGH
+from fedpg.paper.outcome import Outcome, Row, load
 from fedpg.report.figures import panels
 from fedpg.report.stats import estimate
 

@@ -11,21 +11,22 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpg"
 # From the ground up: a module may import from its own layer and from those above it in this list.
 LAYERS = [
-    "errors", "machine", "trees", "draws", "moments", "envs", "policies", "gradients", "problem", "quadratic", "exact_problem",
-    "algorithms", "engines", "theory", "store", "tracking", "training", "federation", "report", "experiments", "cli", "__main__",
+    "errors", "machine", "trees", "sampling", "moments", "envs", "policies", "gradients", "problem", "quadratic", "exact_problem",
+    "keys", "events", "named_arrays", "algorithms", "communication", "memory", "rounds", "sequence", "rows", "simulate", "simulate_plain",
+    "theory", "runs", "flower", "report", "paper", "cli", "__main__",
 ]  # fmt: skip
 HEAVY = {
     "matplotlib": ["report/figures.py"],
-    "gymnasium": ["envs/python/gym.py", "experiments/peers.py"],
-    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "experiments/peers.py"],
-    "flwr": ["engines/flower/executor.py", "engines/flower/link.py", "engines/flower/relay.py", "federation/app/fedpg_app/server.py"],
-    "cryptography": ["federation/certificates.py"],
-    "httpx": ["federation/gate.py"],
-    "starlette": ["federation/gate.py"],
-    "uvicorn": ["federation/gate.py"],
-    "tensorboard": ["tracking/tensorboard.py"],
-    "wandb": ["tracking/wandb.py"],
-    "mlflow": ["tracking/mlflow.py"],
+    "gymnasium": ["envs/python/gym.py", "paper/peers.py"],
+    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "paper/peers.py"],
+    "flwr": ["flower/executor.py", "flower/link.py", "flower/relay.py", "flower/app/fedpg_app/server.py"],
+    "cryptography": ["flower/certificates.py"],
+    "httpx": ["flower/gate.py"],
+    "starlette": ["flower/gate.py"],
+    "uvicorn": ["flower/gate.py"],
+    "tensorboard": ["runs/tensorboard.py"],
+    "wandb": ["runs/wandb.py"],
+    "mlflow": ["runs/mlflow.py"],
     "torch": [],
 }
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpg.experiments import catalogue
-from fedpg.experiments.outcome import Row, load
+from fedpg.paper import catalogue
+from fedpg.paper.outcome import Row, load
 
 ROOT = Path(__file__).parents[1]
 WRITER = runpy.run_path(str(ROOT / "benchmarks" / "write_reproduction.py"))

@@ -5,16 +5,16 @@ from typing import Any
 
 _PUBLIC = {
     "Algorithm": "fedpg.algorithms",
-    "Config": "fedpg.store.config",
-    "Debug": "fedpg.engines.debug",
+    "Config": "fedpg.runs.config",
+    "Debug": "fedpg.simulate_plain",
     "Environment": "fedpg.envs",
     "Federation": "fedpg.envs",
     "Policy": "fedpg.policies",
     "Problem": "fedpg.problem",
-    "Run": "fedpg.training.loop",
-    "Simulator": "fedpg.engines.simulator",
+    "Run": "fedpg.runs.training",
+    "Simulator": "fedpg.simulate",
     "UserError": "fedpg.errors",
-    "agent_key": "fedpg.engines.keys",
+    "agent_key": "fedpg.keys",
     "fedhapg_m": "fedpg.algorithms",
     "fedsvrpg_m": "fedpg.algorithms",
     "heavy_ball": "fedpg.algorithms",
@@ -23,7 +23,7 @@ _PUBLIC = {
     "policy_gradient": "fedpg.problem",
     "pooled": "fedpg.algorithms",
     "quadratic": "fedpg.quadratic",
-    "train": "fedpg.training.loop",
+    "train": "fedpg.runs.training",
 }
 
 __all__ = list(_PUBLIC)

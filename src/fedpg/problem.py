@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpg.algorithms.wrappers import suspects
 from fedpg.envs.base import Environment, space_size
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
-from fedpg.gradients import batch, exact, hvp, importance, suspects, visits
+from fedpg.gradients import batch, exact, hvp, importance, visits
 from fedpg.gradients.estimator import Choices, Usage, total_usage
 from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go

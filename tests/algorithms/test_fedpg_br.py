@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.algorithms import attacks
 from fedpg.algorithms.fedpg_br import fedpg_br, given, measured
-from fedpg.algorithms.tampering import ON_MESSAGES
-from fedpg.engines.simulator import Simulator
+from fedpg.algorithms.wrappers import attack as attacks
+from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 from fedpg.errors import UserError
+from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, bowl, make, rl
 

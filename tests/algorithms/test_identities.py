@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.engines.keys import Purpose, agent_key
-from fedpg.engines.simulator import Simulator
 from fedpg.envs.tabular import environment
 from fedpg.gradients.rollout import rollout
+from fedpg.keys import Purpose, agent_key
 from fedpg.policies import softmax
+from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
 from helpers.enumeration import softmax_table
 from helpers.federations import SMALL, bowl, make, rl

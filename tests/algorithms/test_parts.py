@@ -14,9 +14,9 @@ from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, base, fedsvrpg_m
 from fedpg.algorithms.aggregation import mean
 from fedpg.algorithms.pooled import pool
-from fedpg.engines.simulator import Simulator
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
+from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, bowl, make
 

@@ -10,9 +10,9 @@ import pytest
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, fast_fedpg, fedavg_m, fedsvrpg_s, mfpo, nharpg, pavg, scaffold
 from fedpg.algorithms.fast_fedpg import CORRECTIONS
-from fedpg.engines.debug import Debug
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
+from fedpg.simulate_plain import Debug
 from helpers import loops
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, bowl, make

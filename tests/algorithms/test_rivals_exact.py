@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, nharpg
-from fedpg.engines import simulator
-from fedpg.engines.simulator import Simulator
 from fedpg.envs.tabular import MDP, environment
 from fedpg.exact_problem import exact_problem
 from fedpg.gradients import exact
 from fedpg.policies import softmax
 from fedpg.problem import policy_gradient
+from fedpg.simulate import Simulator
 from helpers import loops
 from helpers.compare import normal_like, random_params
 from helpers.enumeration import DISCOUNT, HORIZON, tiny_mdp

@@ -15,11 +15,11 @@ import pytest
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS
 from fedpg.cli.train import options_from
-from fedpg.engines.debug import Debug
-from fedpg.engines.keys import Purpose, agent_key
+from fedpg.keys import Purpose, agent_key
 from fedpg.quadratic import bowls, quadratic
-from fedpg.store.config import Config, parse_options
-from fedpg.training.setup import resolve
+from fedpg.runs.config import Config, parse_options
+from fedpg.runs.setup import resolve
+from fedpg.simulate_plain import Debug
 
 PAGE = Path(__file__).parents[2] / "docs" / "algorithms" / "single-agent.md"
 RECIPES = dict(re.findall(r"^\| ([^|]+?) \| .* \| `fedpg train ([^`]+)` \|$", PAGE.read_text(), re.MULTILINE))

@@ -12,9 +12,9 @@ import pytest
 from fedpg import trees
 from fedpg.algorithms import fedhapg_s, fedsvrpg_m, fedsvrpg_s, pavg
 from fedpg.algorithms.stabilised import LOOKBACKS, Past, few_steps_gain, first_rounds, worth
-from fedpg.engines.simulator import Simulator
 from fedpg.errors import UserError
 from fedpg.quadratic import Bowl, quadratic
+from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, bowl, make
 

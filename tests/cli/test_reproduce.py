@@ -8,8 +8,8 @@ import json
 import pytest
 
 from fedpg.cli import main
-from fedpg.experiments import catalogue
-from fedpg.experiments.outcome import Outcome, Row
+from fedpg.paper import catalogue
+from fedpg.paper.outcome import Outcome, Row
 from fedpg.report.figures import Line, Panel
 
 
@@ -56,4 +56,4 @@ def test_help_names_every_experiment(capsys):
 
 @pytest.mark.parametrize("name", catalogue.EXPERIMENTS)
 def test_every_experiment_has_a_module(name):
-    assert callable(importlib.import_module(f"fedpg.experiments.{name.replace('-', '_')}").run)
+    assert callable(importlib.import_module(f"fedpg.paper.{name.replace('-', '_')}").run)

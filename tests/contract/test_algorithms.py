@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS
 from fedpg.algorithms.base import exchanges_of
-from fedpg.engines import simulator
-from fedpg.engines.round import participants
-from fedpg.engines.simulator import Simulator
+from fedpg.rounds import participants
+from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close, normal_like
 from helpers.federations import EXACT, SELDOM, SMALL, claims, each, home, make
 

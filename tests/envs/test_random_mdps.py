@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.draws import pick
 from fedpg.envs.tabular import KERNELS, MDP, RandomMDPOptions, random_mdps
 from fedpg.errors import UserError
+from fedpg.sampling import pick
 
 
 def mdps(heterogeneity: float, seed: int = 0, agents: int = 4, **options) -> MDP:

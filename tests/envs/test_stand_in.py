@@ -6,7 +6,7 @@ import pytest
 
 from fedpg import Config, UserError, train
 from fedpg.envs import Box, Discrete, worlds
-from fedpg.federation.server import lead
+from fedpg.flower.server import lead
 from helpers.sites import Direct, sites_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpg.experiments.runs import Run
+from fedpg.paper.runs import Run
 
 
 def made_up(end: float, seeds: int = 4, start: float = 10.0, scatter: float = 0.1, rounds: int = 10, failed: int = 0) -> Run:

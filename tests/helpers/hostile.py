@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fedpg.engines.packets import MAGIC, START, pack, schema, unpack
-from fedpg.engines.tasks import LONGEST_TEXT
+from fedpg.flower.packets import MAGIC, START, pack, schema, unpack
+from fedpg.flower.tasks import LONGEST_TEXT
 
 ODD = (-1, 0, 2**31, 2**63, 1e308, "", "\n\x1b[31m", None, True, [], {}, [[[]]], "x" * 5000, "../../x")
 """Values for a header that nobody expects."""

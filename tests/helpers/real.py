@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fedpg.federation.processes import free_port
-from fedpg.store.config import Config, to_toml
-from fedpg.training.setup import resolve
+from fedpg.flower.processes import free_port
+from fedpg.runs.config import Config, to_toml
+from fedpg.runs.setup import resolve
 
 MARK = "FEDPG_TEST_FEDERATION"
 """A variable in the environment of everything that a federation starts: what it is found by."""

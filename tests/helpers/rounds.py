@@ -10,11 +10,11 @@ from collections import defaultdict
 import jax
 import numpy as np
 
-from fedpg.engines import wire
+from fedpg import named_arrays as wire
 from fedpg.errors import UserError
-from fedpg.store import checkpoint
-from fedpg.store.config import Config
-from fedpg.training.setup import build, resolve
+from fedpg.runs import checkpoint
+from fedpg.runs.config import Config
+from fedpg.runs.setup import build, resolve
 from helpers.real import Real
 
 Arrays = dict[str, np.ndarray]

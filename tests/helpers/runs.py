@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpg.store import checkpoint
+from fedpg.runs import checkpoint
 
 
 def without_seconds(rows):

@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fedpg.engines import packets, tasks
-from fedpg.federation.site import Site
-from fedpg.federation.work import Own, Work
-from fedpg.store.config import Config
-from fedpg.training import setup
+from fedpg.flower import packets, tasks
+from fedpg.flower.site import Site
+from fedpg.flower.work import Own, Work
+from fedpg.runs import setup
+from fedpg.runs.config import Config
 
 Meddle = Callable[[int, tasks.Task, bytes, bytes], bytes | str]
 """(agent, task, packet, answer) -> what the server gets instead of `answer`."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpg.engines.packets import unpack
 from fedpg.envs import Box
+from fedpg.flower.packets import unpack
 
 SECRETS: list[float] = []
 """Every observation, action and reward since `forget`."""

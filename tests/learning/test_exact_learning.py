@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from fedpg.algorithms import ALGORITHMS
-from fedpg.engines.simulator import Simulator
 from fedpg.envs.tabular import MDP, environment
 from fedpg.policies import make
 from fedpg.problem import policy_gradient
-from fedpg.store.config import Config
-from fedpg.training.loop import train
+from fedpg.runs.config import Config
+from fedpg.runs.training import train
+from fedpg.simulate import Simulator
 
 STATES, ACTIONS, HORIZON, DISCOUNT = 4, 3, 12, 0.8
 WORLD = environment("shared", STATES, ACTIONS)

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpg import simulate as simulator
 from fedpg.algorithms import ALGORITHMS
-from fedpg.engines import simulator
-from fedpg.engines.simulator import Simulator
 from fedpg.envs.tabular import MDP, environment
 from fedpg.policies import direct, softmax
 from fedpg.problem import policy_gradient
-from fedpg.store.config import Config
-from fedpg.training.loop import train
+from fedpg.runs.config import Config
+from fedpg.runs.training import train
+from fedpg.simulate import Simulator
 from helpers.federations import each, home, make
 
 HORIZON, DISCOUNT, ROUNDS = 10, 0.7, 60

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedpg.store.config import Config
-from fedpg.training.loop import train
-from fedpg.training.setup import resolve
+from fedpg.runs.config import Config
+from fedpg.runs.setup import resolve
+from fedpg.runs.training import train
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedpg.store.config import Config
-from fedpg.training.loop import train
+from fedpg.runs.config import Config
+from fedpg.runs.training import train
 
 AUTHORS = {
     ("halfcheetah", "fedsvrpg-m"): (600.0, 27e6),

@@ -2,7 +2,7 @@
 
 Every function takes messages with a leading axis N and weights (N,), 0 = absent, and returns one message. An absent agent has no
 vote, and what it sent is never looked at. Beyond that only `mean` looks at the size of a weight; the robust ones, in
-`fedpg.algorithms.votes`, give every agent present one vote.
+`fedpg.algorithms.wrappers.votes`, give every agent present one vote.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedpg.algorithms import votes
+from fedpg.algorithms.wrappers import votes
 from fedpg.errors import choose, require
 from fedpg.trees import Tree
 

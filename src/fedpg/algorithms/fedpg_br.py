@@ -21,10 +21,11 @@ import jax
 import jax.numpy as jnp
 
 from fedpg import trees
-from fedpg.algorithms import base, votes
+from fedpg.algorithms import base
 from fedpg.algorithms.aggregation import as_rows
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
+from fedpg.algorithms.wrappers import votes
 from fedpg.errors import choose, require
 from fedpg.problem import Problem, Usage
 from fedpg.trees import Params

@@ -12,7 +12,7 @@ from fedpg.cli.parse import parse
 
 def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
-    from fedpg.experiments.bench import BenchOptions, bench
+    from fedpg.paper.bench import BenchOptions, bench
 
     options = parse(BenchOptions, argv, "fedpg bench")
     found = bench(options)

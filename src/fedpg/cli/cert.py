@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
     options = parse(CertOptions, argv, "fedpg cert")
     try:
-        from fedpg.federation import certificates
+        from fedpg.flower import certificates
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "cryptography":
             raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 from rich.console import Console
 
 from fedpg.cli.parse import parse
-from fedpg.experiments.demo import DemoOptions, demo
+from fedpg.paper.demo import DemoOptions, demo
 
 
 def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
     options = parse(DemoOptions, argv, "fedpg demo")
-    from fedpg.training.devices import use_all_cores
+    from fedpg.runs.devices import use_all_cores
 
     use_all_cores()
     console = Console()

@@ -44,7 +44,7 @@ class DoctorOptions:
 
 def examine() -> dict[str, Any]:
     """What was found, as plain data."""
-    from fedpg.store.manifest import version
+    from fedpg.runs.manifest import version
 
     packages = {}
     for name, (use, extra) in NEEDS.items():

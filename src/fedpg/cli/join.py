@@ -14,8 +14,8 @@ import tyro
 
 from fedpg.cli.parse import parse
 from fedpg.errors import require
-from fedpg.federation import processes
-from fedpg.store.config import PresetFloat
+from fedpg.flower import processes
+from fedpg.runs.config import PresetFloat
 
 ATTACKS = ("none", "zero", "noise", "sign-flip", "reward-flip", "random-action", "shuffled-reward")
 
@@ -73,11 +73,11 @@ def main(argv: list[str]) -> int:
 
     processes.require_flower()
     from fedpg.envs import worlds
-    from fedpg.federation.site import Site
-    from fedpg.federation.supernode import SuperNode
-    from fedpg.federation.work import Own
-    from fedpg.federation.worker import Worker
-    from fedpg.store.folder import RunFolder
+    from fedpg.flower.site import Site
+    from fedpg.flower.supernode import SuperNode
+    from fedpg.flower.work import Own
+    from fedpg.flower.worker import Worker
+    from fedpg.runs.folder import RunFolder
 
     worlds.check_name(options.env)
     names = [field.name for field in dataclasses.fields(Own) if field.name != "agent"]

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from fedpg.cli.parse import parse
 from fedpg.errors import choose
-from fedpg.experiments import catalogue
-from fedpg.experiments.kept import keeping
-from fedpg.experiments.outcome import Outcome, save
+from fedpg.paper import catalogue
+from fedpg.paper.kept import keeping
+from fedpg.paper.outcome import Outcome, save
 from fedpg.report.figures import panels
 
 WHAT = "\n".join(f"{name}: {does}" for name, does in catalogue.EXPERIMENTS.items())
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     options = parse(ReproduceOptions, argv, "fedpg reproduce")
     choose("experiment", options.what, (*catalogue.EXPERIMENTS, "all"))
     choose("scale", options.scale, catalogue.SCALES)
-    from fedpg.training.devices import use_all_cores
+    from fedpg.runs.devices import use_all_cores
 
     use_all_cores()
     console, out = Console(), Path(options.out)

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from fedpg.cli.parse import parse
 from fedpg.errors import require
-from fedpg.federation import processes
-from fedpg.store import config as configs
-from fedpg.store.config import Config
-from fedpg.store.folder import RunFolder
+from fedpg.flower import processes
+from fedpg.runs import config as configs
+from fedpg.runs.config import Config
+from fedpg.runs.folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +66,10 @@ def main(argv: list[str]) -> int:
 
     processes.require_flower()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from fedpg.federation import terminal
-    from fedpg.federation.server import Rules, check
-    from fedpg.federation.server_app import STATUS
-    from fedpg.federation.superlink import Service, SuperLink
+    from fedpg.flower import terminal
+    from fedpg.flower.server import Rules, check
+    from fedpg.flower.server_app import STATUS
+    from fedpg.flower.superlink import Service, SuperLink
 
     rules = Rules(options.deadline, options.quorum, options.norm_bound, options.start_with)
     check(Config(**configs.read(file)), rules)
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
         console.print("--insecure: no encryption, and whoever reaches the port may join", style="bold", highlight=False)
     watched = None
     if options.status != "none":
-        from fedpg.federation import page
+        from fedpg.flower import page
 
         watched = page.serve(folder.federation / STATUS, *processes.split_address(options.status))
     try:

@@ -11,11 +11,10 @@ from rich.console import Console
 
 from fedpg.cli.parse import parse
 from fedpg.errors import UserError, require
-from fedpg.store import checkpoint
-from fedpg.store import config as configs
-from fedpg.store.config import Config
-from fedpg.store.folder import RunFolder
-from fedpg.tracking import sending
+from fedpg.runs import checkpoint, sending
+from fedpg.runs import config as configs
+from fedpg.runs.config import Config
+from fedpg.runs.folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from fedpg.cli.parse import parse
 from fedpg.errors import UserError, require
-from fedpg.store import config as configs
-from fedpg.store.config import Config
+from fedpg.runs import config as configs
+from fedpg.runs.config import Config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,10 +68,10 @@ def main(argv: list[str]) -> int:
     name = re.sub(r"[^\w.-]+", "-", config.env)
     out = Path(options.out or f"runs/{name}-{config.algorithm}-{stamp}")
 
-    from fedpg.engines.debug import StageError
-    from fedpg.training.devices import use_all_cores
-    from fedpg.training.loop import train
-    from fedpg.training.progress import Bar
+    from fedpg.runs.devices import use_all_cores
+    from fedpg.runs.progress import Bar
+    from fedpg.runs.training import train
+    from fedpg.simulate_plain import StageError
 
     use_all_cores()
     console = Console()

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import pick, uniforms
 from fedpg.envs.base import Discrete, Environment, Step
 from fedpg.envs.heterogeneity import mix, positions
 from fedpg.errors import choose, require
+from fedpg.sampling import pick, uniforms
 
 LARGEST_ORDER = 15.0
 """Rewards of the conflict family stay within 10^+-15, so that squares of their gradients fit in float32."""

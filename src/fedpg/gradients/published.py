@@ -18,13 +18,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import look_up
 from fedpg.gradients import importance
 from fedpg.gradients.baselines import targets
 from fedpg.gradients.batch import Batch
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import Policy
+from fedpg.sampling import look_up
 from fedpg.trees import Params
 
 EPSILON = 1e-8

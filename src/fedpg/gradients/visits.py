@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import uniforms
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.gradients import baselines, importance
 from fedpg.gradients.baselines import Average
@@ -26,6 +25,7 @@ from fedpg.gradients.importance import Weights
 from fedpg.gradients.surrogate import averaged, of_visits, table_divergence
 from fedpg.gradients.walk import walk
 from fedpg.policies.base import Policy
+from fedpg.sampling import uniforms
 from fedpg.trees import Params
 
 BASELINES = ("none", "value")

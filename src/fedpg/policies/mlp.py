@@ -8,10 +8,10 @@ import math
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import look_up, pick, uniforms
 from fedpg.envs.base import Box, Environment, space_size
 from fedpg.policies.base import Policy, features
 from fedpg.policies.distributions import Normal
+from fedpg.sampling import look_up, pick, uniforms
 from fedpg.trees import Params
 
 LOG_2PI = math.log(2.0 * math.pi)

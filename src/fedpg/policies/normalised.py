@@ -3,7 +3,7 @@
     pi(. | s) = inner( . | (s - mean) / deviation )
 
 Mean and deviation are params like the others: importance weights and Hessian-vector products see them change. But gradients
-do not move them (`free`); the server sets them, see `fedpg.algorithms.observations`.
+do not move them (`free`); the server sets them, see `fedpg.algorithms.wrappers.observation_scaling`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from fedpg.draws import look_up, pick, uniforms
 from fedpg.envs.base import Environment
 from fedpg.policies.base import Policy
+from fedpg.sampling import look_up, pick, uniforms
 from fedpg.trees import Params
 
 

@@ -1,6 +1,6 @@
 """What T noised messages of an agent give away: the exact accountant of the Gaussian mechanism.
 
-An agent sends T messages, each f + N(0, sigma^2 I) with |f| <= C and sigma = noise C (`fedpg.algorithms.privacy`). Let the agent's
+An agent sends T messages, each f + N(0, sigma^2 I) with |f| <= C and sigma = noise C (`fedpg.algorithms.wrappers.privacy`). Let the agent's
 whole data, its environment and all it ever drew from it, be replaced by any others: f moves by at most 2C (the sensitivity),
 also if it depends on everything that was sent before. Telling the two apart is then at most as easy as N(0, 1) from N(mu, 1),
 

@@ -1,1 +1,0 @@
-"""A real federation: what runs on the server's machine and on every agent's, around the engine of `fedpg.engines.remote`."""

@@ -1,1 +1,0 @@
-"""A run on disk: its folder, configuration, manifest, metrics and checkpoint."""
