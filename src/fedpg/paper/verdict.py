@@ -1,0 +1,91 @@
+"""Verdicts: whether a measured number bears out a claim, together with the rule and the tolerance it was judged by."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from fedpg.report.statistics import Estimate
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of one test.
+
+    Attributes:
+        outcome: unclear means that the interval allows both answers.
+        rule: what was required of the number, relative to `bound`.
+        bound: the number it is compared with.
+        tolerance: how far it may be from `bound`, in multiples of `unit`.
+        unit: the standard error that distances are measured in, for `agrees`.
+        paper: whether the paper claims that the rule holds; None where it claims nothing.
+    """
+
+    outcome: Literal["holds", "unclear", "fails"]
+    rule: Literal["above", "below", "at least", "at most", "near", "covers", "agrees"]
+    bound: float
+    tolerance: float = 0.0
+    unit: float = 1.0
+    paper: bool | None = None
+
+
+def _outcome(holds: bool, fails: bool) -> Literal["holds", "unclear", "fails"]:
+    return "holds" if holds else "fails" if fails else "unclear"
+
+
+def above(found: Estimate, bound: float = 0.0) -> Verdict:
+    """The whole interval lies above `bound`; it fails if the whole interval lies below.
+
+    >>> [above(Estimate(0, low, high, 9)).outcome for low, high in ((0.1, 0.4), (-0.1, 0.4), (-0.3, -0.1))]
+    ['holds', 'unclear', 'fails']
+    """
+    return Verdict(_outcome(found.low > bound, found.high < bound), "above", bound)
+
+
+def below(found: Estimate, bound: float) -> Verdict:
+    """The whole interval lies below `bound`; it fails if the whole interval lies above."""
+    return Verdict(_outcome(found.high < bound, found.low > bound), "below", bound)
+
+
+def at_least(found: Estimate, bound: float) -> Verdict:
+    """The mean is at least `bound`, whatever the interval."""
+    return Verdict(_outcome(found.mean >= bound, True), "at least", bound)
+
+
+def at_most(found: Estimate, bound: float) -> Verdict:
+    """The mean is at most `bound`, whatever the interval."""
+    return Verdict(_outcome(found.mean <= bound, True), "at most", bound)
+
+
+def not_worse(differences: list[Estimate]) -> Verdict:
+    """No difference has a mean below 0; it fails if any whole interval lies below.
+
+    >>> [not_worse([Estimate(1, 0, 2, 9), Estimate(m, l, h, 9)]).outcome for m, l, h in ((0, -1, 1), (-1, -3, 1), (-2, -3, -1))]
+    ['holds', 'unclear', 'fails']
+    """
+    clear = any(found.high < 0.0 for found in differences)
+    return Verdict(_outcome(not clear and all(not found.mean < 0.0 for found in differences), clear), "at least", 0.0)
+
+
+def near(found: Estimate, bound: float, tolerance: float) -> Verdict:
+    """The whole interval is within `tolerance` of `bound`; it fails if the mean is not.
+
+    >>> [near(Estimate(m, l, h, 8), -1.0, 0.15).outcome for m, l, h in ((-0.97, -1.02, -0.93), (-0.97, -1.02, -0.8), (-0.7, -0.8, -0.6))]
+    ['holds', 'unclear', 'fails']
+    """
+    inside = bound - tolerance <= found.low and found.high <= bound + tolerance
+    return Verdict(_outcome(inside, not abs(found.mean - bound) <= tolerance), "near", bound, tolerance)
+
+
+def covers(found: Estimate, bound: float, tolerance: float = 0.0) -> Verdict:
+    """The interval, widened by `tolerance` on both sides, contains `bound`."""
+    return Verdict(_outcome(found.low - tolerance <= bound <= found.high + tolerance, True), "covers", bound, tolerance)
+
+
+def agrees(found: Estimate, published: float, error: float, errors: float = 3.0) -> Verdict:
+    """The mean is within so many standard `errors` of a published number.
+
+    >>> agrees(Estimate(1.29, 1.2, 1.4, 9), 1.0, 0.1).outcome, agrees(Estimate(1.31, 1.2, 1.4, 9), 1.0, 0.1).outcome
+    ('holds', 'fails')
+    """
+    return Verdict(_outcome(abs(found.mean - published) <= errors * error, True), "agrees", published, errors, error)
