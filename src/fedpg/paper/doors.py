@@ -1,11 +1,9 @@
-"""Agents behind different doors: finite MDPs whose best common policy is stochastic, so that J has its peak at finite logits.
+"""Doors: finite MDPs whose best common policy is stochastic, so that J has its peak at finite logits.
 
-A corridor of states, each with one door. In agent i's world only one action opens it, its own in every state; any other
-action leaves the agent where it is. Passing pays, and behind the last door there is nothing. A deterministic common policy
-leaves all agents but one standing forever; one that tries several actions gets everybody through, and how often it tries
-which depends on what the agents are paid. A common policy cannot see whose world it is in: it is a memoryless policy of a
-partially observed world, whose best is stochastic in general (Singh, Jaakkola and Jordan, "Learning without
-state-estimation in partially observable Markovian decision processes", ICML 1994).
+States form a corridor with a door between neighbours. Each agent has one action that opens a door; any other action leaves it in
+place. Passing a door pays, and the last state pays nothing. A deterministic common policy opens the doors of one agent only. A common
+policy cannot observe which agent it serves, so it is a memoryless policy of a partially observed MDP, whose best is stochastic in general
+(Singh, Jaakkola and Jordan, "Learning without state-estimation in partially observable Markovian decision processes", ICML 1994).
 """
 
 from __future__ import annotations
@@ -16,13 +14,13 @@ import jax.numpy as jnp
 from fedpg.envs.tabular import MDP
 
 LEAST_CHANCE = 0.5
-"""The right action opens a door with a chance from here to 1."""
+"""The right action opens a door with a probability from here to 1."""
 PAY_SPREAD = 0.5
 """Standard deviation of the logarithm of an agent's pay."""
 
 
 def doors(key: jax.Array, agents: int = 3, states: int = 3, actions: int = 3) -> MDP:
-    """N corridors of `states` - 1 doors, leading axis N; all start in front of any door."""
+    """N corridors of `states` - 1 doors, leading axis N; an agent starts in front of a random door."""
     order_key, chance_key, pay_key = jax.random.split(key, 3)
     orders = jax.vmap(lambda k: jax.random.permutation(k, actions))(jax.random.split(order_key, states - 1))  # (S-1, A)
     opens = jax.nn.one_hot(orders[:, jnp.arange(agents) % actions].T, actions)  # (N, S-1, A)

@@ -1,4 +1,4 @@
-"""Finished parts of a long experiment, kept on disk until it is done: killed, the same command goes on where it was."""
+"""Cache of the finished parts of a long experiment: after an interruption the same command continues where it was."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 import fedpg
 from fedpg.runs.folder import write_atomically
 
-FOLDER = "FEDPG_KEPT_PARTS"
-"""Environment variable with the folder, so that processes started by the experiment find it."""
+FOLDER = "FEDPG_PAPER_CACHE"
+"""Environment variable with the folder, which processes started by the experiment inherit."""
 Found = TypeVar("Found")
 
 
 @contextmanager
-def keeping(folder: Path) -> Iterator[None]:
-    """While inside, `part` remembers. Left without an error, everything remembered is deleted."""
+def cache(folder: Path) -> Iterator[None]:
+    """Makes `cached` store results in `folder`, which is deleted when the block ends without an error."""
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = str(folder)
     try:
@@ -35,16 +35,16 @@ def keeping(folder: Path) -> Iterator[None]:
             os.environ[FOLDER] = before
 
 
-def part(what: Any, make: Callable[[], Found]) -> Found:
-    """make(), or what it returned before for the same `what` (whatever tells it from other parts: its repr counts) and source code."""
+def cached(key: Any, make: Callable[[], Found]) -> Found:
+    """make(), or its stored result for a key of the same repr and the same source code."""
     if FOLDER not in os.environ:
         return make()
-    name = hashlib.sha256(f"{source_digest()} {what!r}".encode()).hexdigest()[:24]
+    name = hashlib.sha256(f"{source_digest()} {key!r}".encode()).hexdigest()[:24]
     path = Path(os.environ[FOLDER]) / f"{name}.part"
     if path.exists():
         try:
             return Reader(io.BytesIO(path.read_bytes())).load()
-        except Exception:  # cut off or not ours: it is only a shortcut
+        except Exception:  # truncated or foreign: compute it again
             path.unlink(missing_ok=True)
     found = make()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,20 +53,20 @@ def part(what: Any, make: Callable[[], Found]) -> Found:
 
 
 class Reader(pickle.Unpickler):
-    """Reads arrays and this package's tuples, and runs nothing else that a file may ask for."""
+    """Unpickles arrays and this package's tuples, and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name) if module.split(".")[0] in ("numpy", "fedpg") else None
         tuples = isinstance(found, type) and issubclass(found, tuple)
         arrays = name in ("_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer")
         if not (tuples if module.startswith("fedpg.") else arrays):
-            raise pickle.UnpicklingError(f"{module}.{name} does not belong here")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a cache")
         return found
 
 
 @functools.cache
 def source_digest() -> str:
-    """Changes with any line of this package: parts made by other code are made again."""
+    """A digest of this package's source code."""
     digest, root = hashlib.sha256(), Path(fedpg.__file__).parent
     for path in sorted(root.rglob("*.py")):
         digest.update(path.read_bytes())
