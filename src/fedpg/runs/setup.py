@@ -29,11 +29,11 @@ from fedpg.problem import Problem, policy_gradient
 from fedpg.rounds import Scores
 from fedpg.runs import trackers
 from fedpg.runs.config import FIELDS, Config, checked, convert, flag
-from fedpg.simulate import Info, Simulator, State
+from fedpg.simulate import Info, State, simulator
 from fedpg.simulate_plain import PlainSimulator
 from fedpg.theory import initial_batches
 
-ENGINES = {"simulator": Simulator, "plain": PlainSimulator}
+ENGINES = {"simulator": simulator, "plain": PlainSimulator}
 BETWEEN_MACHINES = "flower"
 """The engine that `fedpg serve` runs."""
 TRACED = ("beta", "local_lr", "global_lr")
@@ -61,7 +61,7 @@ class Engine(Protocol):
     def blank(self, key: jax.Array) -> State:
         """A state of the same shapes without the warm-up, into which a checkpoint is restored."""
 
-    def run(self, state: State, rounds: int, accumulate: bool = False) -> tuple[State, Info]:
+    def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
         """The state after `rounds` more rounds, and what they cost; `accumulate` adds the cost of the calls before."""
 
     def evaluate(self, state: State) -> Scores:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import re
 import signal
@@ -18,6 +19,7 @@ import jax
 import numpy as np
 
 from fedpg import named_arrays
+from fedpg.communication import Communication
 from fedpg.errors import UserError, choose, one_line, require
 from fedpg.rounds import HEALTHY
 from fedpg.runs import checkpoint
@@ -133,6 +135,10 @@ class _Loop:
     def round(self) -> int:
         return int(self.state.round)
 
+    @functools.cached_property
+    def _communication(self) -> Communication:
+        return self.engine.communication(self.state)
+
     def run(self, resume: bool) -> Run:
         restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
@@ -151,7 +157,7 @@ class _Loop:
         for file in (self.folder.metrics, self.folder.events):
             file.unlink(missing_ok=True)
         made_with, began = manifest(), time.monotonic()
-        self.state = self.engine.init(self.key)
+        self.state = jax.block_until_ready(self.engine.init(self.key))
         self.seconds = time.monotonic() - began
         write_json(self.folder.manifest, made_with | {"agents_of_seed_0": describe(self.engine.constants(self.state))})
         self._record_events()
@@ -166,7 +172,7 @@ class _Loop:
             boundary = min(self.config.rounds, (self.round // self.config.eval_every + 1) * self.config.eval_every)
             count = min(pace, boundary - self.round)
             before, began = self.state, time.monotonic()
-            self.state, _ = self.engine.run(before, count, accumulate=self.round > self.evaluated)
+            self.state, _ = jax.block_until_ready(self.engine.run(before, count, accumulate=self.round > self.evaluated))
             took = time.monotonic() - began
             self.seconds += took
             pace = max(1, min(2 * pace, int(count * PACE / max(took, 1e-6))))
@@ -203,7 +209,7 @@ class _Loop:
             self.state = self.state._replace(rows=self.state.rows._replace(failed=failed))
         rows = jax.tree.map(np.asarray, self.state.rows._replace(server=(), agents=()))
         self.costs.add(rows)
-        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self.engine.communication(self.state))
+        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self._communication)
         row["events"] = self.events
         append_line(self.folder.metrics, row)
         self.rows.append(row)
@@ -249,7 +255,7 @@ class _Loop:
         arrays, about = checkpoint.read(self.folder.checkpoint)
         part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
         blank = self.engine.blank(self.key)
-        self.state = blank._replace(round=about["round"], rows=named_arrays.unflatten(blank.rows, part["state"]))
+        self.state = blank._replace(round=blank.round + about["round"], rows=named_arrays.unflatten(blank.rows, part["state"]))
         vars(self.costs).update(part["costs"])
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
