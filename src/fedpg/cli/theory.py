@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
+from fedpg.cli.parse import parse
 from fedpg.theory import Constants, Prescription, prescribe
 from fedpg.theory import constants as k
 from fedpg.theory.errata import applied
 
-DESCRIPTION = "The beta, step-sizes and B that the theorems prescribe, and the bound they promise. docs/theory.md explains each number."
-
 
 @dataclass(frozen=True)
-class Options:
-    """What `fedpg theory` reads."""
+class TheoryOptions(Constants):
+    """Print the beta, step-sizes and B that the theorems prescribe, and the bound they promise.
 
-    constants: tyro.conf.OmitArgPrefixes[Constants]
-    """The assumptions' constants and the size of the federation."""
+    Example: fedpg theory --agents 10 --local-steps 16 --rounds 500 --horizon 20
+
+    docs/theory.md explains each number.
+    """
+
     algorithm: str = "fedsvrpg-m"
     """fedsvrpg-m or fedhapg-m."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: bool = False
     """Print one JSON object instead of the table."""
 
 
 def main(argv: list[str]) -> int:
-    """Prints the prescription for the flags in `argv`; returns 0."""
-    options = tyro.cli(Options, args=argv, prog="fedpg theory", description=DESCRIPTION)
-    prescription = prescribe(options.constants, options.algorithm)
+    """Prints the prescription; returns the exit code."""
+    options = parse(TheoryOptions, argv, "fedpg theory")
+    prescription = prescribe(Constants(**{field.name: getattr(options, field.name) for field in fields(Constants)}), options.algorithm)
     if options.json:
         print(json.dumps(as_dict(prescription), indent=2))
     else:

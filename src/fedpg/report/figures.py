@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpg.errors import UserError
-from fedpg.report.stats import estimate
+from fedpg.report.statistics import estimate
 
 
 class Curve(NamedTuple):

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fedpg.theory.constants import Constants, complete
 from fedpg.theory.errata import ERRATA, Erratum
-from fedpg.theory.prescription import Condition, Prescription, prescribe
+from fedpg.theory.prescription import Condition, Prescription, initial_batches, prescribe
 
-__all__ = ["ERRATA", "Condition", "Constants", "Erratum", "Prescription", "complete", "prescribe"]
+__all__ = ["ERRATA", "Condition", "Constants", "Erratum", "Prescription", "complete", "initial_batches", "prescribe"]

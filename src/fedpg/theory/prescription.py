@@ -66,6 +66,15 @@ class Prescription:
         return self.bound_noise + self.bound_start
 
 
+def initial_batches(local_steps: int, rounds: int, beta: float) -> int:
+    """B = ceil(K / (R beta^2)): trajectories per agent behind u_0.
+
+    >>> initial_batches(32, 6, 0.1)
+    534
+    """
+    return math.ceil(local_steps / (rounds * beta * beta))
+
+
 def prescribe(constants: Constants, algorithm: str = "fedsvrpg-m") -> Prescription:
     """The prescription of the theorem about `algorithm`; the numeric constant hidden in its "<~" is taken as 1.
 
@@ -87,7 +96,7 @@ def prescribe(constants: Constants, algorithm: str = "fedsvrpg-m") -> Prescripti
         smoothness=smoothness,
         beta=beta,
         global_lr=global_lr,
-        B=math.ceil(c.local_steps / (c.rounds * beta * beta)),
+        B=initial_batches(c.local_steps, c.rounds, beta),
         conditions=_conditions(c, first_order, smoothness, beta, global_lr),
         bound_noise=(smoothness * c.delta * c.sigma / (samples * c.rounds)) ** (2.0 / 3.0),
         bound_start=smoothness * c.delta / c.rounds,
