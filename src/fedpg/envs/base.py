@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.errors import require
@@ -39,6 +40,11 @@ Space = Discrete | Box
 def space_size(space: Space) -> int:
     """Number of entries of one element of the space."""
     return 1 if isinstance(space, Discrete) else math.prod(space.shape)
+
+
+def zero(space: Space) -> jax.Array:
+    """The element of the space that is all zeros."""
+    return jnp.zeros((), int) if isinstance(space, Discrete) else jnp.zeros(space.shape)
 
 
 class Step(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Box, Discrete, Environment, Space, Step
+from fedpg.envs.base import Box, Discrete, Environment, Space, Step, zero
 from fedpg.envs.heterogeneity import Count
 from fedpg.errors import require
 
@@ -39,13 +39,12 @@ def environment(options: SpacesOptions) -> Environment:
     """An environment with these spaces."""
     observations = _space(options.observation, options.states, "observation=NUMBERS or states=NUMBER")
     actions = _space(options.action, options.choices, "action=NUMBERS or choices=NUMBER")
-    zero = jnp.zeros((), int) if isinstance(observations, Discrete) else jnp.zeros(observations.shape)
 
     def transition(noise: Any, state: Any, action: jax.Array, params: Any) -> Step:
         never = jnp.zeros((), bool)
-        return Step((), zero, jnp.zeros(()), never, never)
+        return Step((), zero(observations), jnp.zeros(()), never, never)
 
-    return Environment("spaces", observations, actions, lambda key, params: ((), zero), transition)
+    return Environment("spaces", observations, actions, lambda key, params: ((), zero(observations)), transition)
 
 
 def members(key: jax.Array, agents: int, heterogeneity: float, options: SpacesOptions) -> jax.Array:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Discrete, Environment
+from fedpg.envs.base import Discrete, Environment, zero
 from fedpg.errors import choose, require
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import features
@@ -116,8 +116,7 @@ def _linear(environment: Environment) -> Baseline:
         return jnp.concatenate([*own, t, t**2, t**3, jnp.ones_like(t)], axis=1)
 
     def init() -> Fit:
-        observation = jnp.zeros((1, *getattr(space, "shape", ())), int if isinstance(space, Discrete) else float)
-        width = phi(Trajectory(observation, jnp.zeros(1), jnp.zeros(1), jnp.ones(1))).shape[1]
+        width = phi(Trajectory(zero(space)[None], jnp.zeros(1), jnp.zeros(1), jnp.ones(1))).shape[1]
         return Fit(jnp.zeros((width, width)), jnp.zeros(width), jnp.zeros(width))
 
     def update(state: Fit, tau: Trajectory, target: jax.Array) -> Fit:
