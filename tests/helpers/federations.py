@@ -1,4 +1,4 @@
-"""Small federations that run in milliseconds, for whatever needs one."""
+"""Small federations that run in milliseconds, for any test that needs one."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", 
 
 
 class Small(NamedTuple):
-    """A problem and how its agents are made."""
+    """A problem and how its agents are made: a function (key, seed) -> arrays with a leading axis N."""
 
     problem: Problem
-    agents_of: Callable[[jax.Array], Any]
+    agents: Callable[[jax.Array, Any], Any]
 
 
 def rl(env: str, agents: int = 3, policy: str = "auto", **settings: Any) -> Small:
@@ -51,13 +51,13 @@ def rl(env: str, agents: int = 3, policy: str = "auto", **settings: Any) -> Smal
     return Small(problem, functools.partial(_agents, env, agents))
 
 
-def _agents(env: str, agents: int, key: jax.Array) -> Any:
+def _agents(env: str, agents: int, key: jax.Array, seed: Any) -> Any:
     return family(env).agents(key, agents, 1.0, family(env).options())
 
 
 def bowl(agents: int = 3, noise: float = 0.0) -> Small:
     """Heterogeneous quadratics."""
-    return Small(quadratic(4, noise), lambda key: bowls(key, agents, 0.5))
+    return Small(quadratic(4, noise), lambda key, seed: bowls(key, agents, 0.5))
 
 
 SMALL = {
