@@ -1,5 +1,10 @@
 """Algorithms: one file each, agent half and server half together."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 from fedpg.algorithms.authors import authors_hapg, authors_svrpg
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.algorithms.fapi import fapi
@@ -21,8 +26,14 @@ from fedpg.algorithms.pavg import pavg
 from fedpg.algorithms.pavg_exact import pavg_npg, pavg_projected, pavg_softmax
 from fedpg.algorithms.pooled import pooled
 from fedpg.algorithms.scaffold import scaffold
+from fedpg.errors import UserError, choose
+from fedpg.own import call, load
+from fedpg.problem import Problem
 
-ALGORITHMS = {
+Factory = Callable[..., Algorithm]
+"""(problem, **settings) -> algorithm."""
+
+ALGORITHMS: dict[str, Factory] = {
     "fedsvrpg-m": fedsvrpg_m,
     "fedhapg-m": fedhapg_m,
     "fedsvrpg-s": fedsvrpg_s,
@@ -48,33 +59,5 @@ ALGORITHMS = {
     "pooled": pooled,
 }
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "LocalInfo",
-    "RoundInfo",
-    "ServerState",
-    "authors_hapg",
-    "authors_svrpg",
-    "fapi",
-    "fast_fedpg",
-    "fedavg_m",
-    "fedhapg_m",
-    "fedhapg_s",
-    "fedkl",
-    "fednpg",
-    "fedpg_br",
-    "fedprox",
-    "fedsvrpg_m",
-    "fedsvrpg_s",
-    "heavy_ball",
-    "local_only",
-    "mfpo",
-    "nharpg",
-    "pavg",
-    "pavg_npg",
-    "pavg_projected",
-    "pavg_softmax",
-    "pooled",
-    "scaffold",
-]
+__all__ = ["ALGORITHMS", "Algorithm", "Factory", "LocalInfo", "RoundInfo", "ServerState", "factory", "make"]
+__all__ += [function.__name__ for function in ALGORITHMS.values()]  # noqa: PLE0604
