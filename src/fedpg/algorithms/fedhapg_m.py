@@ -1,11 +1,11 @@
 """FedHAPG-M: Algorithm 2 of Wang et al., "Momentum for the Win", ICML 2024, as printed.
 
-    agent    alpha ~ U[0,1];   th_a = alpha theta_{r-1} + (1-alpha) th_rk;   tau ~ p_i(.|th_a);   v = th_rk - theta_{r-1}
-             Lambda = <grad log p(tau|th_a), v> g(tau|th_a) + grad <g(tau|th_a), v>
-             u_rk = beta w(tau|th_rk, th_a) g(tau|th_rk) + (1-beta) [ u_r + Lambda ]
-             th_{r,k+1} = th_rk + eta u_rk                                        K times; sends Delta_i = th_rK - theta_r
-    server   u_{r+1} = 1/(eta N K) sum_i Delta_i;   theta_{r+1} = theta_r + lambda u_{r+1}
-    start    theta_{-1} = theta_0;   u_0 = mean of g over B batches per agent
+agent    alpha ~ U[0,1];   th_a = alpha theta_{r-1} + (1-alpha) th_rk;   tau ~ p_i(.|th_a);   v = th_rk - theta_{r-1}
+         Lambda = <grad log p(tau|th_a), v> g(tau|th_a) + grad <g(tau|th_a), v>
+         u_rk = beta w(tau|th_rk, th_a) g(tau|th_rk) + (1-beta) [ u_r + Lambda ]
+         th_{r,k+1} = th_rk + eta u_rk                                        K times; sends Delta_i = th_rK - theta_r
+server   u_{r+1} = 1/(eta N K) sum_i Delta_i;   theta_{r+1} = theta_r + lambda u_{r+1}
+start    theta_{-1} = theta_0;   u_0 = mean of g over B batches per agent
 """
 
 from __future__ import annotations

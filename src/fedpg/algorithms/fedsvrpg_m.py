@@ -1,10 +1,10 @@
 """FedSVRPG-M: Algorithm 1 of Wang et al., "Momentum for the Win", ICML 2024, as printed.
 
-    agent    tau ~ p_i(.|th_rk)
-             u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + g(tau|th_rk) - w(tau|theta_{r-1}, th_rk) g(tau|theta_{r-1}) ]
-             th_{r,k+1} = th_rk + eta u_rk                                        K times; sends Delta_i = th_rK - theta_r
-    server   u_{r+1} = 1/(eta N K) sum_i Delta_i;   theta_{r+1} = theta_r + lambda u_{r+1}
-    start    theta_{-1} = theta_0;   u_0 = mean of g over B batches per agent
+agent    tau ~ p_i(.|th_rk)
+         u_rk = beta g(tau|th_rk) + (1-beta) [ u_r + g(tau|th_rk) - w(tau|theta_{r-1}, th_rk) g(tau|theta_{r-1}) ]
+         th_{r,k+1} = th_rk + eta u_rk                                        K times; sends Delta_i = th_rK - theta_r
+server   u_{r+1} = 1/(eta N K) sum_i Delta_i;   theta_{r+1} = theta_r + lambda u_{r+1}
+start    theta_{-1} = theta_0;   u_0 = mean of g over B batches per agent
 """
 
 from __future__ import annotations

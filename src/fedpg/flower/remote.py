@@ -18,8 +18,7 @@ import numpy as np
 from fedpg import communication as traffic
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, LocalUpdate
-from fedpg.algorithms.participation import EVERYONE, Participation, Who
-from fedpg.algorithms.selection import Selector, selector
+from fedpg.algorithms.selection import EVERYONE, Participation, Selector, Who, selector
 from fedpg.flower import tasks
 from fedpg.flower.answers import Grade, Report, Update, stacked
 from fedpg.flower.asking import Asking, Heard

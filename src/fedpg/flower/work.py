@@ -16,12 +16,12 @@ from fedpg import trees
 from fedpg.algorithms.aggregation import as_rows, real_part
 from fedpg.algorithms.base import LocalInfo
 from fedpg.algorithms.selection import selector
-from fedpg.algorithms.wrappers import suspects
 from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 from fedpg.envs.python.world import per_agent
 from fedpg.flower.answers import Grade, Report, Update
 from fedpg.flower.packets import Refused
 from fedpg.flower.tasks import Task
+from fedpg.gradients import dishonest as suspects
 from fedpg.keys import Moment, Purpose, agent_key
 from fedpg.problem import Usage
 from fedpg.rounds import no_info
