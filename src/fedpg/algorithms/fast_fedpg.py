@@ -54,9 +54,7 @@ def fast_fedpg(
 
     Args:
         problem: what is learned; for sample and recursive it must have importance-weighted gradients, for hessian Hessian-vector products.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         correction: how an agent corrects its drift: stored (the paper), sample, recursive, hessian.
         common_batches: batches per agent behind G.
     """

@@ -40,9 +40,7 @@ def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any
     Args:
         problem: what is learned.
         beta: in (0, 1]; 1 is PAvg, bit for bit.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
     if base.is_known(beta) and beta == 1.0:

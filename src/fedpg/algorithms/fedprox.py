@@ -27,9 +27,7 @@ def fedprox(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_ste
 
     Args:
         problem: what is learned.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         mu: the strength of the penalty, 0 or more. It shortens local paths where eta mu K is not small; above eta mu = 2 they diverge.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps)

@@ -28,9 +28,7 @@ def heavy_ball(
     Args:
         problem: what is learned.
         beta: in (0, 1]; 1 is PAvg.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         u0_batches: batches per agent behind u_0; 0 starts from u_0 = 0.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)

@@ -1,6 +1,6 @@
 """Local only: every agent learns by itself and sends nothing. A federation should do better.
 
-    agent    th_i <- th_i + eta g_i(tau|th_i)            K times a round
+agent    th_i <- th_i + eta g_i(tau|th_i)            K times a round
 """
 
 from __future__ import annotations

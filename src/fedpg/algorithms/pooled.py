@@ -1,6 +1,6 @@
 """Pooled: all environments in one place, so that trajectories may be mixed. The best that a federation can hope for.
 
-    th <- th + eta mean_i g_i(tau_i|th)         K times a round, one batch from every agent each time
+th <- th + eta mean_i g_i(tau_i|th)         K times a round, one batch from every agent each time
 """
 
 from __future__ import annotations

@@ -51,9 +51,7 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
 
     Args:
         problem: what is learned.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         variate: where c_i comes from: path (option II of the paper) or start (option I, one batch more per round).
     """
     choose("variate", variate, ("path", "start"))

@@ -1,4 +1,4 @@
-"""What FedSVRPG-S and FedHAPG-S share: momentum as a damper, not as an accelerator.
+"""FedSVRPG-S and FedHAPG-S: FedSVRPG-M and FedHAPG-M made stable, with momentum as a damper, not as an accelerator.
 
 An agent walks along the direction that all agents found together, and leans towards its own gradient only by beta:
 
@@ -109,7 +109,7 @@ def first_rounds(local_steps: int) -> int:
     return min(4, math.ceil(128 / local_steps))
 
 
-def stabilised(
+def _stabilised(
     name: str,
     problem: Problem,
     change: Change,
@@ -204,3 +204,71 @@ def stabilised(
         return trees.scale(local_lr * local_steps * (1.0 - lean(shared)), shared.direction)
 
     return Algorithm(name, init, local_update, aggregate, predicted=predicted)
+
+
+def fedsvrpg_s(
+    problem: Problem,
+    *,
+    beta: Any = 0.2,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    lookback: str = "auto",
+    gain: Any = None,
+    stretch: Any = STRETCH,
+    plain_rounds: int | None = None,
+    agreement: float = 0.0,
+) -> Algorithm:
+    """FedSVRPG-S on `problem`.
+
+    Args:
+        problem: what is learned.
+        beta: in (0, 1]; 1 is PAvg, bit for bit. Noise and drift of local paths fall with beta, the bias they cause with beta^2.
+        local_lr: eta.
+        global_lr: lambda; eta K if None.
+        local_steps: K.
+        lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
+        gain: kappa; if None max(2, 4/(beta K)), and 1, the printed server, for memory and sample, whose u_r does not lag.
+        stretch: sigma, how much longer the server steps than lambda.
+        plain_rounds: how many rounds at the start are PAvg's. The first always is; if None those of the first 128 local steps, at
+            most 4, and 1 for memory and sample.
+        agreement: how much longer still the server steps where the round's mean gradient points along u_r: times the cosine.
+    """
+
+    def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
+        anchor, weights = problem.weighted_gradient(sample, centre, params)
+        return trees.subtract(g, anchor), weights
+
+    return _stabilised(
+        "fedsvrpg-s", problem, change,
+        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback="none" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
+    )  # fmt: skip
+
+
+def fedhapg_s(
+    problem: Problem,
+    *,
+    beta: Any = 0.2,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    lookback: str = "auto",
+    gain: Any = None,
+    stretch: Any = STRETCH,
+    plain_rounds: int | None = None,
+    agreement: float = 0.0,
+) -> Algorithm:
+    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted.
+
+    Where Lambda is worth nothing it is FedSVRPG-S, and with lookback none or memory it is so anyway.
+    """
+
+    def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
+        return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
+
+    return _stabilised(
+        "fedhapg-s", problem, change,
+        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback="fitted" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
+    )  # fmt: skip

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, with_exchanges
-from fedpg.algorithms.wrappers.base import Wrapper, as_rows, real_leaves, require_messages
+from fedpg.algorithms.wrappers.base import Wrapper, as_rows, parts, require_messages
 from fedpg.algorithms.wrappers.robust import distances_sq, mean_without_ends
 from fedpg.envs.base import Federation
 from fedpg.errors import choose, require
@@ -119,13 +119,13 @@ def _on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) 
             return AttackedMessage(message, jax.random.key_data(jax.random.fold_in(key, ATTACK_STREAM))), agent_state, info
 
         def aggregate(state: ServerState, messages: AttackedMessage, present: jax.Array) -> tuple[ServerState, RoundInfo]:
-            real, replace = real_leaves(messages.inner)
+            real, others, join = parts(messages.inner)
             if not real:
                 return exchange.aggregate(state, messages.inner, present)
             rows, message = as_rows(real)
             false = attacked_rows(jax.random.wrap_key_data(messages.attack_key), rows, present > 0)
             sent = jnp.where(jnp.arange(len(rows))[:, None] < attackers, false, rows)
-            return exchange.aggregate(state, replace(jax.vmap(message)(sent)), present)
+            return exchange.aggregate(state, join(jax.vmap(message)(sent), others), present)
 
         return Exchange(local_update, aggregate, lambda shared: AttackedMessage(exchange.predicted(shared), jnp.zeros(2, jnp.uint32)))
 

@@ -1,4 +1,4 @@
-"""What the wrappers share: their type, and access to the real numbers in a message."""
+"""What the wrappers share: their type, and access to the numbers in a message."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
+from fedpg import trees
 from fedpg.algorithms.base import Algorithm
 from fedpg.errors import require
+from fedpg.moments import Moments
 from fedpg.trees import Tree
 
 
@@ -30,29 +33,34 @@ def require_messages(algorithm: Algorithm, flags: str) -> None:
     require(not (algorithm.personal or algorithm.pooled), f"{algorithm.name} sends no messages: leave out {flags}")
 
 
-def real_leaves(message: Tree) -> tuple[list[jax.Array], Callable[[list[Any]], Tree]]:
-    """The floating-point leaves of a message, and the function that returns the message with other leaves in their place."""
-    leaves, structure = jax.tree.flatten(message)
-    real = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
+class Parts(NamedTuple):
+    """The leaves of a message.
 
-    def replace(others: list[Any]) -> Tree:
-        given = iter(others)
-        return jax.tree.unflatten(structure, [next(given) if own else leaf for leaf, own in zip(leaves, real, strict=True)])
+    Attributes:
+        real: the floating-point leaves, which are averaged, attacked, clipped, noised and compressed.
+        others: the rest, which is sent as it is: whole numbers, and moments of observations, which are merged and not added.
+        join: (real, others) -> the message with these leaves.
+    """
 
-    return [leaf for leaf, own in zip(leaves, real, strict=True) if own], replace
+    real: list[jax.Array]
+    others: list[Any]
+    join: Callable[[list[Any], list[Any]], Tree]
+
+
+def parts(message: Tree) -> Parts:
+    """Splits a message, or messages with a leading axis, into its leaves."""
+    leaves, structure = jax.tree.flatten(message, is_leaf=lambda x: isinstance(x, Moments))
+    is_real = [not isinstance(leaf, Moments) and jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
+
+    def join(real: list[Any], others: list[Any]) -> Tree:
+        given, rest = iter(real), iter(others)
+        return jax.tree.unflatten(structure, [next(given) if own else next(rest) for own in is_real])
+
+    real = [leaf for leaf, own in zip(leaves, is_real, strict=True) if own]
+    return Parts(real, [leaf for leaf, own in zip(leaves, is_real, strict=True) if not own], join)
 
 
 def as_rows(messages: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:
     """Messages as the rows of an (N, d) matrix, and the function that turns one row back into a message."""
-    leaves, structure = jax.tree.flatten(messages)
-    rows = jnp.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
-
-    def message(row: jax.Array) -> Tree:
-        made, begin = [], 0
-        for leaf in leaves:
-            end = begin + leaf[0].size
-            made.append(row[begin:end].reshape(leaf.shape[1:]).astype(leaf.dtype))
-            begin = end
-        return jax.tree.unflatten(structure, made)
-
-    return rows, message
+    _, message = ravel_pytree(trees.take(messages, 0))
+    return jax.vmap(lambda one: ravel_pytree(one)[0])(messages), message

@@ -7,8 +7,8 @@
     top-k    of all d entries the ceil(keep d) largest in magnitude, each as an int32 index and its value
 
 Over the rounds sum_r m0_r + C(x_r) = sum_r m_r - e_R: nothing is lost, it only arrives later. Each exchange of a round has its own
-residual e. The warm-up is not compressed: its messages are sent once, so what was left out would never follow. Leaves that are not
-floating-point numbers, and the moments of observations, which are merged and not added, are sent as they are.
+residual e. The warm-up is not compressed: its messages are sent once, so what was left out would never follow. Only the real leaves
+of a message are compressed, see `fedpg.algorithms.wrappers.base.Parts`.
 
 A message that is not finite stays so in every form. Engines then keep the agent's old state, so that e is what it was. An encoded
 message never decodes to larger numbers than it contains: a bound on its numbers bounds the message.
@@ -19,16 +19,15 @@ Reference: Karimireddy, Rebjock, Stich, Jaggi, "Error feedback fixes SignSGD and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, is_known, with_exchanges
-from fedpg.algorithms.wrappers.base import Wrapper, real_leaves, require_messages
-from fedpg.algorithms.wrappers.observation_scaling import MessageWithMoments
+from fedpg.algorithms.wrappers.base import Wrapper, parts, require_messages
 from fedpg.errors import choose, require
 from fedpg.trees import Tree
 
@@ -36,57 +35,50 @@ KINDS = ("none", "float16", "top-k")
 KEEP = 0.1
 """The default share of entries that top-k sends."""
 TINY = float(jnp.finfo(jnp.float32).tiny)
-PLACEHOLDER = object()
-"""Marks the place of a compressed leaf among the others."""
 
 
 class Float16(NamedTuple):
     """A message in float16.
 
     Attributes:
-        message: the message with its compressed leaves in [-1, 1].
-        scale: the factor of each of these leaves, (number of leaves,), float32.
+        leaves: its real leaves, in [-1, 1].
+        scale: the factor of each, (number of leaves,), float32.
+        others: its other leaves.
     """
 
-    message: Tree
+    leaves: list[jax.Array]
     scale: jax.Array
+    others: list[Any]
 
 
 class TopK(NamedTuple):
     """The largest entries of a message.
 
     Attributes:
-        index: their places, counted over all compressed leaves one after another, (k,), int32.
+        index: their places in the vector of all real leaves, (k,), int32.
         value: the entries, (k,).
-        rest: the message without its compressed leaves.
+        others: the leaves that are not real.
     """
 
     index: jax.Array
     value: jax.Array
-    rest: Tree
-
-
-def additive_leaves(message: Tree) -> tuple[list[jax.Array], Callable[[list[Any]], Tree]]:
-    """The leaves that are compressed, and the function that returns the message with other leaves in their place."""
-    if isinstance(message, MessageWithMoments):
-        real, replace = real_leaves(message.inner)
-        return real, lambda others: message._replace(inner=replace(others))
-    return real_leaves(message)
+    others: list[Any]
 
 
 def encode_float16(message: Tree) -> Float16:
     """A leaf that is not finite has a scale that is not."""
-    real, replace = additive_leaves(message)
+    real, others, _ = parts(message)
     scales = [jnp.max(jnp.abs(leaf), initial=0.0).astype(jnp.float32) for leaf in real]
     halves = [(leaf / jnp.where(scale >= TINY, scale, 1.0)).astype(jnp.float16) for leaf, scale in zip(real, scales, strict=True)]
-    return Float16(replace(halves), jnp.stack(scales))
+    return Float16(halves, jnp.stack(scales), others)
 
 
 def decode_float16(encoded: Float16, like: Tree) -> Tree:
     """The message; `like` has its shapes and types. No entry exceeds the scale of its leaf, even in a forged message."""
-    real, replace = additive_leaves(encoded.message)
-    types = [leaf.dtype for leaf in additive_leaves(like)[0]]
-    return replace([jnp.clip(leaf.astype(t), -1, 1) * s.astype(t) for leaf, t, s in zip(real, types, encoded.scale, strict=True)])
+    real, _, join = parts(like)
+    types = [leaf.dtype for leaf in real]
+    leaves = [jnp.clip(leaf.astype(t), -1, 1) * s.astype(t) for leaf, t, s in zip(encoded.leaves, types, encoded.scale, strict=True)]
+    return join(leaves, encoded.others)
 
 
 def sent_entries(size: int, keep: float) -> int:
@@ -100,22 +92,17 @@ def sent_entries(size: int, keep: float) -> int:
 
 def encode_top_k(message: Tree, keep: float) -> TopK:
     """If one entry is not finite, no value is."""
-    real, replace = additive_leaves(message)
-    flat = jnp.concatenate([leaf.reshape(-1) for leaf in real])
+    real, others, _ = parts(message)
+    flat, _ = ravel_pytree(real)
     _, index = jax.lax.top_k(jnp.abs(flat), sent_entries(flat.size, keep))
-    value = jnp.where(trees.all_finite(flat), flat[index], jnp.nan)
-    return TopK(index.astype(jnp.int32), value, replace([()] * len(real)))
+    return TopK(index.astype(jnp.int32), jnp.where(trees.all_finite(flat), flat[index], jnp.nan), others)
 
 
 def decode_top_k(encoded: TopK, like: Tree) -> Tree:
     """The message, 0 where nothing was sent; `like` has its shapes and types. Indices outside of it are ignored."""
-    real, replace = additive_leaves(like)
-    flat = jnp.zeros(trees.size(real), encoded.value.dtype).at[encoded.index].set(encoded.value, mode="drop")
-    ends = [sum(leaf.size for leaf in real[: i + 1]) for i in range(len(real))]
-    parts = zip(real, jnp.split(flat, ends[:-1]), strict=True)
-    entries, others = iter([part.reshape(leaf.shape).astype(leaf.dtype) for leaf, part in parts]), iter(jax.tree.leaves(encoded.rest))
-    leaves, structure = jax.tree.flatten(replace([PLACEHOLDER] * len(real)))
-    return jax.tree.unflatten(structure, [next(entries) if leaf is PLACEHOLDER else next(others) for leaf in leaves])
+    real, _, join = parts(like)
+    flat, leaves_of = ravel_pytree(trees.zeros_like(real))
+    return join(leaves_of(flat.at[encoded.index].set(encoded.value, mode="drop")), encoded.others)
 
 
 class AgentState(NamedTuple):
@@ -123,7 +110,7 @@ class AgentState(NamedTuple):
 
     Attributes:
         inner: the algorithm's own.
-        residual: e, as the compressed leaves of a message, for every exchange of a round.
+        residual: e, like the real leaves of a message, for every exchange of a round.
     """
 
     inner: Any
@@ -155,10 +142,10 @@ def compressed(kind: str, keep: float = KEEP) -> Wrapper:
     def with_feedback(number: int, exchange: Exchange) -> Exchange:
         def local_update(key: jax.Array, shared: Any, state: AgentState, agent: Any) -> tuple[Any, AgentState, LocalInfo]:
             message, inner, info = exchange.local_update(key, shared, state.inner, agent)
-            (real, replace), (known, _) = additive_leaves(message), additive_leaves(exchange.predicted(shared))
+            (real, others, join), known = parts(message), parts(exchange.predicted(shared)).real
             unsent = [m - m0 + e for m, m0, e in zip(real, known, state.residual[number], strict=True)]
-            encoded = encode(replace(unsent))
-            left = trees.subtract(unsent, additive_leaves(decode(encoded, message))[0])
+            encoded = encode(join(unsent, others))
+            left = trees.subtract(unsent, parts(decode(encoded, message)).real)
             residual = (*state.residual[:number], left, *state.residual[number + 1 :])
             return encoded, AgentState(inner, residual), info
 
@@ -166,8 +153,8 @@ def compressed(kind: str, keep: float = KEEP) -> Wrapper:
             predicted = exchange.predicted(state.shared)
 
             def read(encoded: Float16 | TopK) -> Tree:
-                (real, replace), (known, _) = additive_leaves(decode(encoded, predicted)), additive_leaves(predicted)
-                return replace([m0 + x for m0, x in zip(known, real, strict=True)])
+                (real, others, join), known = parts(decode(encoded, predicted)), parts(predicted).real
+                return join([m0 + x for m0, x in zip(known, real, strict=True)], others)
 
             return exchange.aggregate(state, jax.vmap(read)(messages), present)
 
@@ -176,13 +163,16 @@ def compressed(kind: str, keep: float = KEEP) -> Wrapper:
     def wrap(algorithm: Algorithm) -> Algorithm:
         require_messages(algorithm, "--compression")
         divisible = algorithm.additive or kind != "top-k"
-        require(divisible, f"the messages of {algorithm.name} do not add up, so none of it can be sent later: use --compression float16")
+        require(
+            divisible, f"the messages of {algorithm.name} do not add up, so no part of one can be sent later: use --compression float16"
+        )
         rounds = exchanges_of(algorithm)[len(algorithm.warmup) :]
 
         def init(params: Any) -> tuple[ServerState, AgentState]:
             server, agent_state = algorithm.init(params)
-            shapes = [additive_leaves(exchange.predicted(server.shared))[0] for exchange in rounds]
-            return server, AgentState(agent_state, tuple([jnp.zeros(leaf.shape, leaf.dtype) for leaf in leaves] for leaves in shapes))
+            return server, AgentState(
+                agent_state, tuple(trees.zeros_like(parts(exchange.predicted(server.shared)).real) for exchange in rounds)
+            )
 
         exchanges = [*map(uncompressed, algorithm.warmup), *(with_feedback(number, exchange) for number, exchange in enumerate(rounds))]
         changed = with_exchanges(algorithm, exchanges)

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, ServerState, exchanges_of, is_known, with_exchanges
 from fedpg.algorithms.wrappers.attack import AttackedMessage
-from fedpg.algorithms.wrappers.base import Wrapper, real_leaves, require_messages
+from fedpg.algorithms.wrappers.base import Wrapper, parts, require_messages
 from fedpg.errors import require
 from fedpg.trees import Tree
 
@@ -71,37 +72,28 @@ def with_secret(agent_state: Any, secret: bytes) -> Any:
     return jax.tree.unflatten(structure, [words if own else leaf for own, (_, leaf) in zip(found, paths, strict=True)])
 
 
-def clipped(leaves: list[jax.Array], clip: Any) -> list[jax.Array]:
-    """The leaves times min(1, C/|x|); if one entry is not finite, none is."""
-    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf), initial=0.0) for leaf in leaves]))
-    # In units of the largest entry, because the square of a float may overflow.
-    unit = jnp.where(largest > 0, largest, 1.0)
-    scaled = [leaf / unit for leaf in leaves]
-    length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in scaled))
-    too_long = unit * length > clip
-    # 0 * length is NaN in every leaf if it is in one
-    return [jnp.where(too_long, x * (clip / length), leaf) + 0.0 * length for leaf, x in zip(leaves, scaled, strict=True)]
+def clipped(x: jax.Array, clip: Any) -> jax.Array:
+    """x min(1, C/|x|); if one entry is not finite, none is."""
+    largest = jnp.max(jnp.abs(x))
+    unit = jnp.where(largest > 0, largest, 1.0)  # the square of a float may overflow, the square of x / unit cannot
+    length = jnp.linalg.norm(x / unit)
+    return jnp.where(unit * length > clip, x / unit * (clip / length), x) + 0.0 * length
 
 
 def protected(message: Tree, predicted: Tree, key: jax.Array, clip: Any, noise: Any) -> Tree:
     """What is sent instead of `message`."""
-    (real, replace), (known, _) = real_leaves(message), real_leaves(predicted)
-    short = [m0 + x for m0, x in zip(known, clipped(trees.subtract(real, known), clip), strict=True)]
-    if is_known(noise) and noise == 0:
-        return replace(short)
-    keys = jax.random.split(key, len(short))
-    return replace([x + noise * clip * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(short, keys, strict=True)])
+    (real, others, join), known = parts(message), parts(predicted).real
+    x, message_of = ravel_pytree(trees.subtract(real, known))
+    short = clipped(x, clip)
+    if not is_known(noise) or noise > 0:
+        short = short + noise * clip * jax.random.normal(key, x.shape, x.dtype)
+    return join(trees.add_scaled(known, 1.0, message_of(short)), others)
 
 
 def require_real(name: str, message: Tree) -> None:
     """Rejects messages with whole numbers, which noise cannot protect. The key of an attacker does not depend on data."""
-
-    def without_key(part: Any) -> Any:
-        return part.inner if isinstance(part, AttackedMessage) else part
-
-    own = jax.tree.leaves(jax.tree.map(without_key, message, is_leaf=lambda part: isinstance(part, AttackedMessage)))
-    real = all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in own)
-    require(real, f"{name} sends whole numbers, which noise does not protect: leave out --clip and --noise")
+    own = message.inner if isinstance(message, AttackedMessage) else message
+    require(not parts(own).others, f"{name} sends whole numbers, which noise does not protect: leave out --clip and --noise")
 
 
 def private(clip: Any, noise: Any = 0.0) -> Wrapper:
@@ -114,7 +106,8 @@ def private(clip: Any, noise: Any = 0.0) -> Wrapper:
     for name, value in (("clip", clip), ("noise", noise)):
         require(not is_known(value) or 0.0 <= value < float("inf"), f"{name} must be 0 (off) or positive and finite, not {value}")
     off = is_known(clip) and clip == 0
-    require(not off or (is_known(noise) and noise == 0), "noise is in units of --clip: give the longest message that may be sent, as --clip")
+    bounded = not off or (is_known(noise) and noise == 0)
+    require(bounded, "noise is in units of --clip: give the longest message that may be sent, as --clip")
 
     def wrap(algorithm: Algorithm) -> Algorithm:
         require_messages(algorithm, "--clip and --noise")

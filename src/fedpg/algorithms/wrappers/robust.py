@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms.base import Algorithm, Exchange, RoundInfo, ServerState, exchanges_of, is_known, mean, with_exchanges
-from fedpg.algorithms.wrappers.base import Wrapper, as_rows, real_leaves, require_messages
+from fedpg.algorithms.wrappers.base import Wrapper, as_rows, parts, require_messages
 from fedpg.errors import choose, require
 from fedpg.trees import Tree
 
@@ -141,10 +141,10 @@ def robust(method: str | Mean, trim: Any = TRIM) -> Wrapper:
 
     def with_robust_mean(exchange: Exchange) -> Exchange:
         def aggregate(state: ServerState, messages: Tree, present: jax.Array) -> tuple[ServerState, RoundInfo]:
-            real, replace = real_leaves(messages)
+            real, others, join = parts(messages)
             if real:
                 agreed = robust_mean(real, present)
-                messages = replace([jnp.broadcast_to(one, leaf.shape) for one, leaf in zip(agreed, real, strict=True)])
+                messages = join([jnp.broadcast_to(one, leaf.shape) for one, leaf in zip(agreed, real, strict=True)], others)
             return exchange.aggregate(state, messages, present)
 
         return exchange._replace(aggregate=aggregate)
