@@ -1,64 +1,40 @@
-"""Every algorithm with the same number of trajectories: random MDPs, conflicting MDPs and CartPole, each at its best step-size."""
+"""Every algorithm with the same number of trajectories: random MDPs, conflicting MDPs and CartPole, each at its best step-size.
+
+Score 0 is the first policy. 1 is 100 steps on CartPole, and on finite MDPs the best J that any method found in that federation with common
+params, at any step-size. Runs that failed count 0.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedpg import trees
-from fedpg.envs import Federation, tabular
 from fedpg.paper import verdict
-from fedpg.paper.cache import cached
+from fedpg.paper.jobs import cached, parallel
 from fedpg.paper.method import METHODS, Method
-from fedpg.paper.parallel import parallel
 from fedpg.paper.results import Plot, Result, Row, Tell, row
 from fedpg.paper.task import Task
 from fedpg.report.statistics import Estimate, interquartile_mean, probability_of_improvement, stratified
 from fedpg.rounds import HEALTHY
 
-FINITE = Task("finite MDPs", "random-mdp", local_steps=16, horizon=40, importance="truncated")
+TITLE = "Every algorithm with the same number of trajectories"
+FINITE = Task("finite MDPs", "mixture", local_steps=16, horizon=40, importance="truncated")
 CARTPOLE = Task("CartPole", "cartpole", local_steps=4, horizon=100, discount=0.99, batch=8, baseline="time", importance="truncated")
 ETAS = {FINITE.name: (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), CARTPOLE.name: (1e-3, 3e-3, 1e-2, 3e-2)}
 PARTS = {FINITE.name: ("random MDPs", "conflict MDPs"), CARTPOLE.name: ("CartPole",)}
-"""The tasks of a program: seeds are numbered through, part by part."""
-SIZE, DRAWS, ROOT = 5, 1000, 61
+"""The tasks of a program; seeds take turns."""
+DRAWS, ROOT = 1000, 61
 ENTRANTS = tuple(name for name in METHODS if name not in ("FedPG-BR", "HARPG"))
 """All methods; nobody attacks, so that FedPG-BR runs without its filter."""
 
 
-class Scale(NamedTuple):
-    """Sizes of the experiment.
-
-    Attributes:
-        methods: by name.
-        budgets: trajectories per agent, by program.
-        tuning, seeds: seeds for choosing a step-size, and those that are reported.
-        threads: programs compiled in parallel.
-    """
-
-    methods: tuple[str, ...]
-    budgets: dict[str, int]
-    tuning: int
-    seeds: int
-    threads: int
-
-
-SCALES = {
-    "smoke": Scale(("PAvg", "FedSVRPG-S", "SCAFFOLD"), {FINITE.name: 160}, 3, 6, 1),
-    "full": Scale(ENTRANTS, {FINITE.name: 480, CARTPOLE.name: 1920}, 8, 24, 6),
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {"methods": ("PAvg", "FedSVRPG-S", "SCAFFOLD"), "budgets": {FINITE.name: 160}, "tuning": 3, "seeds": 6, "threads": 1},
+    "full": {"methods": ENTRANTS, "budgets": {FINITE.name: 480, CARTPOLE.name: 1920}, "tuning": 8, "seeds": 24, "threads": 6},
 }
-NOTES = [
-    "Scores: 0 is the first policy. 1 is 100 steps on CartPole, and on finite MDPs the best J that any method found in that federation with "
-    "common params, at any step-size. Runs that failed count 0. local only has a policy for each agent, and may pass 1.",
-    "Everything is paid from the same number of trajectories: initial directions, the second exchange of Fast-FedPG, the second batch of "
-    "N-HARPG, and what the server of FedPG-BR draws. Rounds and messages are not equal. Methods without trajectories have PAvg's rounds.",
-    "Each method has the best step-size of the same grid, chosen on seeds that are not reported. Nothing else was tuned.",
-    "Intervals by drawing seeds again within each task (stratified bootstrap). The chance to be better is over all pairs of runs on a task.",
-]
 
 
 class Played(NamedTuple):
@@ -76,29 +52,9 @@ class Played(NamedTuple):
     rounds: int
 
 
-def finite_mdps(seeds: int) -> Federation:
-    """Random MDPs with common rewards for the first `seeds` seeds, conflicting MDPs with a common kernel for as many after them."""
-
-    def agents(key: jax.Array, seed: jax.Array) -> tabular.MDP:
-        random = tabular.random_mdps(key, FINITE.agents, 1.0, tabular.RandomMDPOptions(SIZE, SIZE))
-        conflicting = tabular.conflicting_mdps(key, FINITE.agents, 1.0, tabular.ConflictOptions(SIZE, SIZE))
-        return trees.select(seed < seeds, random, conflicting)
-
-    return Federation(tabular.environment("arena", SIZE, SIZE), agents)
-
-
-class Mixed(Task):
-    """The finite MDPs of both parts as one task."""
-
-    def federation(self) -> Federation:
-        return finite_mdps(dict(self.options)["seeds"])
-
-
 def play(method: Method, task: Task, budget: int, seeds: int) -> dict[str, Played]:
     """A method at every step-size on `seeds` seeds of each part of a task, with at most `budget` trajectories per agent."""
     etas, parts = ETAS[task.name], PARTS[task.name]
-    if task.name == FINITE.name:
-        task = Mixed(**vars(FINITE) | {"options": {"seeds": seeds}})
     sim = task.simulator(method, {"local_lr": etas}, seeds * len(parts))
     state = sim.init(jax.random.key(ROOT))
     first = float(state.rows.info.usage.trajectories.max())
@@ -114,8 +70,8 @@ def play(method: Method, task: Task, budget: int, seeds: int) -> dict[str, Playe
     rounds = max(1, int(affordable))
     state, _ = sim.run(state, rounds - 1)
     final = np.where(np.asarray(state.rows.failed) == HEALTHY, worth(state), np.nan)
-    final, start = final.reshape(len(etas), len(parts), seeds), start.reshape(len(etas), len(parts), seeds)[0]
-    return {part: Played(start[at], final[:, at], first + rounds * cost, rounds) for at, part in enumerate(parts)}
+    final, start = (values.reshape(len(etas), seeds, len(parts)) for values in (final, start))
+    return {part: Played(start[0, :, at], final[..., at], first + rounds * cost, rounds) for at, part in enumerate(parts)}
 
 
 class Scored(NamedTuple):
@@ -179,7 +135,7 @@ def table(board: dict[str, dict[str, Scored]]) -> list[Row]:
             parts = {joint: list(entered)} | parts
             rows.append(row("score", overall[name], task=joint, flags=flags, **keys))
         for task, own in entered.items():
-            edge = ("edge",) if own.edge else ()
+            edge = ("edge of the grid",) if own.edge else ()
             rows.append(row("score", mean_score([own.scores]), task=task, eta=own.eta, flags=flags + edge, **keys))
         if name == "PAvg" or not all("PAvg" in board[task] for task in entered):
             continue
@@ -190,26 +146,36 @@ def table(board: dict[str, dict[str, Scored]]) -> list[Row]:
     return rows
 
 
-def run(scale: str, tell: Tell) -> Result:
-    """Runs the experiment."""
-    size, programs = SCALES[scale], {task.name: task for task in (FINITE, CARTPOLE)}
-    jobs = [(name, task) for task in size.budgets for name in size.methods if task == FINITE.name or not METHODS[name].exact]
+def run(tell: Tell, methods: tuple[str, ...], budgets: dict[str, int], tuning: int, seeds: int, threads: int) -> Result:
+    """Runs the experiment.
+
+    Args:
+        tell: reports progress.
+        methods: by name; those that draw no trajectories are for finite MDPs only.
+        budgets: trajectories per agent, by program. Everything is paid from them: initial directions, further exchanges and batches, and
+            what a server draws.
+        tuning, seeds: seeds for choosing a step-size, and those that are reported.
+        threads: programs compiled in parallel.
+    """
+    programs = {task.name: task for task in (FINITE, CARTPOLE)}
+    jobs = [(name, task) for task in budgets for name in methods if task == FINITE.name or not METHODS[name].exact]
 
     def one(name: str, task: str) -> dict[str, Played]:
-        asked = METHODS[name], programs[task], size.budgets[task], size.tuning + size.seeds
+        asked = METHODS[name], programs[task], budgets[task], tuning + seeds
         return cached(("arena", asked, ETAS[task]), lambda: play(*asked))
 
-    found = dict(zip(jobs, parallel(one, jobs, threads=size.threads, tell=lambda share: tell("arena", share)), strict=True))
-    board = {
-        part: score({name: found[name, task][part] for name, where in jobs if where == task}, ETAS[task], size.tuning,
-                    CARTPOLE.horizon if part == CARTPOLE.name else None)
-        for task in size.budgets
-        for part in PARTS[task]
-    }  # fmt: skip
+    found = dict(zip(jobs, parallel(one, jobs, threads=threads, tell=lambda share: tell("arena", share)), strict=True))
+    board = {}
+    for task in budgets:
+        for part in PARTS[task]:
+            played = {name: found[name, task][part] for name, where in jobs if where == task}
+            board[part] = score(played, ETAS[task], tuning, CARTPOLE.horizon if part == CARTPOLE.name else None)
     spent = {f"{name}, {task}": next(iter(parts.values()))[2:] for (name, task), parts in found.items()}
-    settings = {task.name: dataclasses.asdict(task) for task in programs.values()} | {"etas": ETAS, "root": ROOT} | size._asdict()
-    settings |= {"factors": {name: METHODS[name].factor for name in size.methods if METHODS[name].factor != 1.0}, "trajectories and rounds": spent}
-    tasks = ["all tasks", *board] if len(board) == 3 else list(board)
-    plots = [Plot(title=task, quantity="score", x="method", where={"task": task}, series=()) for task in tasks]
-    return Result(name="arena", title="Every algorithm with the same number of trajectories", scale=scale, settings=settings, rows=table(board),
-                  plots=plots, notes=NOTES)  # fmt: skip
+    settings = {
+        "tasks": [dataclasses.asdict(task) for task in programs.values()],
+        "etas": ETAS,
+        "root": ROOT,
+        "trajectories and rounds": spent,
+    }
+    plots = [Plot(title=task, quantity="score", x="method", where={"task": task}, series=()) for task in ("all tasks", *board)]
+    return Result(rows=table(board), plots=plots, settings=settings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from fedpg.algorithms.wrappers.robust import NAMES as MEANS
 from fedpg.algorithms.wrappers.robust import mean_of
 from fedpg.envs import Federation
 from fedpg.paper import verdict
-from fedpg.paper.cache import cached
+from fedpg.paper.jobs import cached
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, number, row
 from fedpg.paper.task import Task
 from fedpg.problem import Problem, policy_gradient
@@ -29,6 +29,7 @@ from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import curves, grid
 from fedpg.simulate import simulator
 
+TITLE = "CartPole with three attackers among ten agents: return under every attack"
 TASK = Task("CartPole", "cartpole", 10, local_steps=5, horizon=100, discount=0.99, batch=4, baseline="time", importance="truncated",
             eval_episodes=16)  # fmt: skip
 SHARE, ROOT = 0.3, 51  # step-sizes were chosen with root 50
@@ -39,26 +40,15 @@ ENOUGH, FAILED = 0.9, 0.5
 """The share of the clean return that a method must keep, and below which it has visibly failed."""
 
 
-class Scale(NamedTuple):
-    """Sizes of the experiment: seeds, rounds, heterogeneities, attacks (the first is none) and robust means (the first is the mean)."""
-
-    seeds: int
-    rounds: int
-    heterogeneities: tuple[float, ...]
-    attacks: tuple[str, ...]
-    means: tuple[str, ...]
-
-
-SCALES = {
-    "smoke": Scale(2, 12, (0.0,), ("none", "sign-flip", "reward-flip", "fedpg-attack"), ("mean", "trimmed-mean")),
-    "full": Scale(20, 40, (0.0, 1.0, 2.0), ATTACKS, MEANS),
-}
-NOTES = [
-    "The clean return is that of the plain mean without attackers, for PAvg, and that of its own filter without attackers, for FedPG-BR. "
-    "Returns are over all ten agents' true environments.",
-    "shuffled-reward does nothing on CartPole, which pays 1 in every step. noise and fedpg-attack average out over rounds.",
-    "FedPG-BR measures its thresholds. Step-sizes 0.001 to 0.01 were tried for it, 0.002 alone for PAvg, on other seeds.",
-]
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "seeds": 2, "rounds": 12, "heterogeneities": (0.0,), "attacks": ("none", "sign-flip", "reward-flip", "fedpg-attack"),
+        "means": ("mean", "trimmed-mean"),
+    },
+    "full": {"seeds": 20, "rounds": 40, "heterogeneities": (0.0, 1.0, 2.0), "attacks": ATTACKS, "means": MEANS},
+}  # fmt: skip
+Found = dict[str, np.ndarray]
+"""Returns of every method for each attack, the first of which is none, (A, S, T); 0 for a seed that failed."""
 
 
 def federation(heterogeneity: float) -> tuple[Problem, Federation]:
@@ -76,27 +66,26 @@ def numbered(which: jax.Array, names: tuple[str, ...]) -> Callable:
     return lambda messages, present: jax.lax.switch(which.astype(int), [mean_of(name, SHARE) for name in names], messages, present)
 
 
-def measure(size: Scale, heterogeneity: float, tell: Callable[[str], None]) -> dict[str, np.ndarray]:
-    """Returns of every method for each attack, (A, S, T); 0 for a seed that failed."""
+def measure(heterogeneity: float, seeds: int, rounds: int, attacks: tuple[str, ...], means: tuple[str, ...]) -> Found:
+    """Runs every robust mean of PAvg in one program, and FedPG-BR in another."""
     problem, agents = federation(heterogeneity)
     count, steps = attacker_count(SHARE, TASK.agents), {"local_steps": TASK.local_steps}
 
     def averaging(setting: dict[str, jax.Array]) -> Algorithm:
         plain = pavg(problem, local_lr=LOCAL_LR["PAvg"], **steps)
-        return chain(plain, robust(numbered(setting["mean"], size.means)), attack(setting["attack"].astype(int), count))
+        return chain(plain, robust(numbered(setting["mean"], means)), attack(setting["attack"].astype(int), count))
 
     def filtering(setting: dict[str, jax.Array]) -> Algorithm:
         own = fedpg_br(problem, local_lr=LOCAL_LR["FedPG-BR"], batch=TASK.batch, **steps)
         return chain(own, attack(setting["attack"].astype(int), count))
 
-    found: dict[str, np.ndarray] = {}
-    numbers, rounds = [ATTACKS.index(name) for name in size.attacks], evaluated(size.rounds)
-    for algorithm_of, names in ((averaging, [f"PAvg, {name}" for name in size.means]), (filtering, ["FedPG-BR"])):
-        tell(f"{names[0]}, heterogeneity {heterogeneity:g}")
+    found: Found = {}
+    numbers = [ATTACKS.index(name) for name in attacks]
+    for algorithm_of, names in ((averaging, [f"PAvg, {name}" for name in means]), (filtering, ["FedPG-BR"])):
         settings = {name: jnp.asarray(values, float) for name, values in grid(mean=range(len(names)), attack=numbers).items()}
-        sim = simulator(problem, algorithm_of, agents, seeds=size.seeds, settings=settings)
-        returns = np.nan_to_num(curves(sim, jax.random.key(ROOT), rounds).returns)
-        found |= dict(zip(names, returns.reshape(len(names), len(numbers), size.seeds, -1), strict=True))
+        sim = simulator(problem, algorithm_of, agents, seeds=seeds, settings=settings)
+        returns = np.nan_to_num(curves(sim, jax.random.key(ROOT), evaluated(rounds)).returns.mean(-1))
+        found |= dict(zip(names, returns.reshape(len(names), len(numbers), seeds, -1), strict=True))
     return found
 
 
@@ -105,43 +94,41 @@ def evaluated(rounds: int) -> list[int]:
     return sorted({round(rounds * i / EVALUATIONS) for i in range(EVALUATIONS + 1)})
 
 
-def judge(found: dict[str, np.ndarray], size: Scale, heterogeneity: float) -> list[Row]:
-    """A row for each method and attack; for each method its worst attack; and two claims."""
-    rows, kept, keys = [], {}, {"task": TASK.name, "heterogeneity": heterogeneity}
+def judge(found: Found, attacks: tuple[str, ...], **keys: Any) -> list[Row]:
+    """A row for each method and attack; for each method its worst attack; and two claims.
+
+    The clean return is that of the plain mean without attackers, for PAvg, and of its own filter without attackers, for FedPG-BR.
+    """
+    rows, kept = [], {}
     for method, returns in found.items():
-        last, clean = returns[..., -1], float(found["PAvg, mean" if method.startswith("PAvg") else method][0, :, -1].mean())
-        for name, each in zip(size.attacks, last, strict=True):
-            left = estimate(each)
-            ruling = verdict.at_least(left, number(ENOUGH * clean))
-            rows.append(row("return", left, method=method, attack=name, round=size.rounds, verdict=ruling, **keys))
+        last, clean = returns[..., -1], float(found[method if method == "FedPG-BR" else "PAvg, mean"][0, :, -1].mean())
+        for name, left in zip(attacks, map(estimate, last), strict=True):
+            rows.append(row("return", left, method=method, attack=name, verdict=verdict.at_least(left, number(ENOUGH * clean)), **keys))
         worst = 1 + int(np.argmin(last[1:].mean(1)))
         share = estimate(last[worst] / clean)
-        kept[method] = share.mean >= ENOUGH
-        ruling = verdict.at_least(share, ENOUGH)
-        rows.append(row("share left", share, method=method, attack=size.attacks[worst], verdict=ruling, **keys))
+        kept[method] = bool(share.mean >= ENOUGH)
+        rows.append(row("share left", share, method=method, attack=attacks[worst], verdict=verdict.at_least(share, ENOUGH), **keys))
     robust_means = sum(kept[method] for method in kept if method not in ("FedPG-BR", "PAvg, mean"))
     claim = verdict.Verdict("holds" if kept["FedPG-BR"] and robust_means >= 2 else "fails", "at least", 3.0)
     rows.append(exactly("robust methods", sum(kept.values()), len(kept), verdict=claim, **keys))
     plain = found["PAvg, mean"][..., -1]
-    flipped = estimate(plain[size.attacks.index("sign-flip")] / plain[0].mean())
-    rows.append(row("share left", flipped, method="PAvg, mean", attack="sign-flip", verdict=verdict.below(flipped, FAILED), **keys))
-    return rows
+    flipped = estimate(plain[attacks.index("sign-flip")] / plain[0].mean())
+    return [*rows, row("share left", flipped, method="PAvg, mean", attack="sign-flip", verdict=verdict.below(flipped, FAILED), **keys)]
 
 
-def run(scale: str, tell: Tell) -> Result:
-    """Runs the experiment."""
-    size, rows, points, plots = SCALES[scale], [], [], []
-    for at, heterogeneity in enumerate(size.heterogeneities):
-        named, share = ("attacks", size, heterogeneity), at / len(size.heterogeneities)
-        found = cached(named, lambda: measure(size, heterogeneity, lambda what: tell(what, share)))  # noqa: B023
-        rows += judge(found, size, heterogeneity)
+def run(tell: Tell, heterogeneities: tuple[float, ...], rounds: int, attacks: tuple[str, ...], **sizes: Any) -> Result:
+    """Runs the experiment; `sizes` are seeds and means."""
+    rows, points, plots = [], [], []
+    for at, heterogeneity in enumerate(heterogeneities):
+        tell(f"heterogeneity {heterogeneity:g}", at / len(heterogeneities))
+        asked, keys = {"rounds": rounds, "attacks": attacks} | sizes, {"task": TASK.name, "heterogeneity": heterogeneity}
+        found = cached(("attacks", heterogeneity, asked), lambda: measure(heterogeneity, **asked))  # noqa: B023
+        rows += judge(found, attacks, **keys)
         for name in ("sign-flip", "reward-flip"):
-            keys = {"task": TASK.name, "heterogeneity": heterogeneity, "attack": name}
             for method, returns in found.items():
-                values = estimate(returns[size.attacks.index(name), :, :-1])  # the last one is a row of the table
-                points += line("return", values, "round", evaluated(size.rounds)[:-1], method=method, **keys)
+                values = estimate(returns[attacks.index(name)])
+                points += line("return", values, "round", evaluated(rounds), method=method, attack=name, **keys)
             where = {"attack": name, "heterogeneity": heterogeneity}
             plots.append(Plot(title=f"{name}, heterogeneity {heterogeneity:g}", quantity="return", x="round", where=where))
-    settings = dataclasses.asdict(TASK) | {"attackers": SHARE, "local_lr": LOCAL_LR, "root": ROOT} | size._asdict()
-    title = "CartPole with three attackers among ten agents: return under every attack"
-    return Result(name="attacks", title=title, scale=scale, settings=settings, rows=rows, points=points, plots=plots, notes=NOTES)
+    settings = {"task": dataclasses.asdict(TASK), "attackers": SHARE, "local_lr": LOCAL_LR, "root": ROOT}
+    return Result(rows=rows, points=points, plots=plots, settings=settings)

@@ -1,179 +1,206 @@
-"""Many local steps on agents that conflict: J of every algorithm for each step-size, and where it settles without noise."""
+"""Many local steps on agents that conflict: J of every algorithm for each step-size, and where it settles without noise.
+
+J comes as an array (E, S): E step-sizes in rising order, S seeds with common random numbers, so that differences are paired.
+A seed that failed is NaN and left out of what it would have entered.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fedpg.paper import compare, fixed_points, verdict
-from fedpg.paper.fixed_points import DOORS, QUADRATICS, Place
+from fedpg.paper import fixed_points, verdict
+from fedpg.paper.fixed_points import DOORS, QUADRATICS, VARIANTS
 from fedpg.paper.method import BETA, FEDHAPG_M, FEDHAPG_S, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, line, over_seeds, row
 from fedpg.paper.task import Task, measure
+from fedpg.report.statistics import Estimate
 from fedpg.runs.sweep import grid
 from fedpg.theory import initial_batches
 
+TITLE = "Many local steps on agents that conflict"
 CONFLICT, MANY = Task("conflict"), 32
-"""The K at which all methods are compared."""
+"""The task, and the K at which all methods are compared."""
 LOSS, LEAD, KEPT = 1.0, 1.0, 0.1
 """Where PAvg has lost LOSS from its best J, a variant must lead by LEAD and have lost less than KEPT from its own."""
-TUNED_ON = (
-    "conflict with heterogeneity 0.7, 1 and 1.3, 5 states and 5 actions or 8 and 4, N=3, 4, 5, 10 and 20, K=1, 4, 8, 16, 32, 64 and 128, "
-    "random-mdp with own rewards, seeds of roots 3, 7 and 77003, eta from 1e-3 to 4e-1, and CartPole with heterogeneity 2"
-)
-"""What was looked at while the stabilised variants were designed."""
-PRINTED, RIVALS = FEDSVRPG_M, (FEDSVRPG_M.but("FedSVRPG-M, truncated", importance="truncated"), FEDHAPG_M, HEAVY_BALL)
+RIVALS = (FEDSVRPG_M.but("FedSVRPG-M, truncated", importance="truncated"), FEDHAPG_M, HEAVY_BALL)
 LOOKBACKS = (
     *(FEDSVRPG_S.but(f"FedSVRPG-S, {name}", {"lookback": name}) for name in ("memory", "sample", "fitted")),
     FEDHAPG_S.but("FedHAPG-S, sample", {"lookback": "sample"}),
 )
-Names = dict[float, str]
-"""What a method is called at each beta that it runs with; FedSVRPG-S at beta = 1 is PAvg."""
-
-
-class Scale(NamedTuple):
-    """Sizes of the experiment.
-
-    Attributes:
-        rounds: R; PAvg and the variants are also evaluated after 3/10 of them.
-        seeds, etas: with sampled gradients.
-        local_steps: K, MANY among them.
-        ablation: whether everything else runs at K = MANY: rivals, lookbacks, other beta, no baseline.
-        rest_seeds, rest_rounds, betas: with exact gradients.
-        other_steps: other K of PAvg with exact gradients.
-        places: what is measured with exact gradients, and with which methods.
-    """
-
-    rounds: int
-    seeds: int
-    etas: tuple[float, ...]
-    local_steps: tuple[int, ...]
-    ablation: bool
-    rest_seeds: int
-    rest_rounds: int
-    betas: tuple[float, ...]
-    other_steps: tuple[int, ...]
-    places: tuple[tuple[Place, tuple[Method, ...]], ...]
-
-
-SCALES = {
-    "smoke": Scale(100, 8, (0.001, 0.01, 0.0316, 0.1), (MANY,), False, 8, 200, (0.1, 0.3, 1.0), (),
-                   ((QUADRATICS, (FEDSVRPG_M, FEDSVRPG_S)), (DOORS, (FEDSVRPG_S,)))),
-    "full": Scale(100, 64, tuple(np.logspace(-3, -1, 9)), (1, 8, MANY, 64), True, 64, 1600, (0.03, 0.1, 0.3, 1.0), (2, 32),
-                  ((QUADRATICS, fixed_points.VARIANTS), (DOORS, fixed_points.VARIANTS))),
+BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, FEDHAPG_S, *LOOKBACKS))
+AGAINST_PAVG = {"against": "PAvg", "comparison": "-"}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "rounds": 100, "seeds": 8, "etas": (0.001, 0.01, 0.0316, 0.1), "local_steps": (MANY,), "ablation": False,
+        "rest": {"rounds": 200, "seeds": 8, "betas": (0.1, 0.3, 1.0)}, "other_steps": (),
+    },
+    "full": {
+        "rounds": 100, "seeds": 64, "etas": tuple(np.logspace(-3, -1, 9)), "local_steps": (1, 8, MANY, 64), "ablation": True,
+        "rest": {"rounds": 1600, "seeds": 64, "betas": (0.03, 0.1, 0.3, 1.0)}, "other_steps": (2, 32),
+    },
 }  # fmt: skip
-NOTES = [
-    f"Tuning set, named because a win on it proves little: {TUNED_ON}. What was not looked at: `held-out`.",
-    "All methods see the same agents and random numbers; differences are paired by seed. PAvg is FedSVRPG-S with beta = 1.",
-]
+
+Found = dict[tuple[str, float], np.ndarray]
+"""J by method and beta, axes (evaluated rounds, E, S); the last entry is after the last round."""
 
 
-def programs(scale: Scale) -> list[tuple[Method, Names, int]]:
-    """What is run with sampled gradients: method, its names by beta, and K."""
-    both = {BETA: FEDSVRPG_S.name, 1.0: "PAvg"}
-    listed: list[tuple[Method, Names, int]] = []
-    for k in scale.local_steps:
-        if k != MANY or not scale.ablation:
-            others = (FEDHAPG_S, PRINTED) if scale.ablation else ()
-            listed += [(FEDSVRPG_S, both, k), *((method, {BETA: method.name}, k) for method in others)]
-            continue
-        listed.append((FEDSVRPG_S, both | {0.05: FEDSVRPG_S.name, 0.5: FEDSVRPG_S.name}, k))
-        listed += [(method, {BETA: method.name}, k) for method in (PRINTED, *RIVALS, FEDHAPG_S, *LOOKBACKS)]
-        for method in (FEDSVRPG_S, FEDHAPG_S, *LOOKBACKS):
-            bare = method.but(f"{method.name}, no baseline", baseline="none")
-            listed.append((bare, {BETA: bare.name} | ({1.0: "PAvg, no baseline"} if method is FEDSVRPG_S else {}), k))
-    return listed
+def means(objective: np.ndarray) -> np.ndarray:
+    """Mean over seeds for each step-size, (E,); -inf where all seeds failed."""
+    return np.nan_to_num(over_seeds(objective).mean, nan=-np.inf)
 
 
-Found = dict[tuple[str, float, int], np.ndarray]
-"""J by (method, beta, K), axes (rounds, E, S); the last entry is after the last round."""
+def best(objective: np.ndarray) -> int:
+    """The index of the step-size with the highest mean.
+
+    >>> best(np.array([[1.0, 1.0], [3.0, 4.0], [np.nan, 3.0]]))
+    1
+    """
+    return int(np.argmax(means(objective)))
 
 
-def sampled(scale: Scale, tell: Tell) -> Found:
-    """J of every program; PAvg and the variants have an early evaluation too."""
-    found, listed = {}, programs(scale)
-    for number, (method, names, k) in enumerate(listed):
-        tell(f"{method.name}, K={k}", 0.8 * number / len(listed))
-        task = dataclasses.replace(CONFLICT, local_steps=k, rounds=scale.rounds)
-        when = [max(1, 3 * scale.rounds // 10), scale.rounds] if method in (FEDSVRPG_S, FEDHAPG_S) else [scale.rounds]
-        printed = {"u0_batches": initial_batches(k, scale.rounds, BETA)} if method.algorithm in ("fedsvrpg-m", "fedhapg-m") else {}
-        settings = grid(beta=list(names), local_lr=scale.etas)
-        objective = measure(task, method, settings, seeds=scale.seeds, rounds=when, **printed).objective  # (P, S, T)
-        by_beta = objective.reshape(len(names), len(scale.etas), scale.seeds, len(when))
-        found |= {(name, beta, k): np.moveaxis(each, -1, 0) for (beta, name), each in zip(names.items(), by_beta, strict=True)}
-    return found
+def first_loss(objective: np.ndarray, amount: float) -> int | None:
+    """The first step-size beyond the best at which the mean has lost `amount`; None if there is none.
+
+    >>> first_loss(np.array([[1.0], [5.0], [4.8], [3.0], [0.0]]), 1.0)
+    3
+    """
+    mean, top = means(objective), best(objective)
+    beyond = np.flatnonzero(mean[top:] <= mean[top] - amount)
+    return top + int(beyond[0]) if len(beyond) else None
 
 
-def judge(etas: np.ndarray, found: Found, rounds: int) -> list[Row]:
-    """All rows on sampled gradients: the variants against PAvg, and J of every method at K = MANY."""
-    rows, plain = [], found["PAvg", 1.0, MANY][-1]
-    at = compare.first_loss(plain, LOSS)
-    for name in (FEDSVRPG_S.name, FEDHAPG_S.name):
-        keys = {"task": CONFLICT.name, "method": name, "beta": BETA}
-        for k in sorted(k for method, beta, k in found if (method, beta) == (name, BETA)):
-            ours, theirs = found[name, BETA, k], found["PAvg", 1.0, k]
-            rows.append(compare.at_worst(etas, ours[-1], theirs[-1], K=k, round=rounds, **keys))
-            rows.append(compare.at_best(etas, ours[-1], theirs[-1], K=k, round=rounds, **keys))
-            if k == MANY:
-                rows.append(compare.at_worst(etas, ours[0], theirs[0], K=k, round=max(1, 3 * rounds // 10), **keys))
-            if k == MANY and at is not None:
-                lead, lost = over_seeds(ours[-1][at] - theirs[-1][at]), compare.loss(ours[-1], at)
-                keys |= {"K": k, "eta": float(etas[at]), "round": rounds}
-                rows.append(row("objective", lead, verdict=verdict.above(lead, LEAD), **compare.PAVG, **keys))
-                rows.append(row("loss", lost, verdict=verdict.below(lost, KEPT), **keys))
-                keys = {"task": CONFLICT.name, "method": name, "beta": BETA}
-    keys = {"task": CONFLICT.name, "K": MANY, "round": rounds}
+def loss(objective: np.ndarray, at: int) -> Estimate:
+    """What step-size number `at` loses from the best one, paired."""
+    return over_seeds(objective[best(objective)] - objective[at])
+
+
+def at_worst(etas: np.ndarray, ours: np.ndarray, theirs: np.ndarray, **keys: Any) -> Row:
+    """The lowest paired difference. The verdict is on all step-sizes: one that is clearly worse is enough to fail."""
+    differences = [over_seeds(each) for each in ours - theirs]
+    at = int(np.nanargmin([found.mean for found in differences]))
+    ruling = verdict.not_worse(differences)
+    return row("objective at the worst eta", differences[at], eta=float(etas[at]), verdict=ruling, **AGAINST_PAVG, **keys)
+
+
+def at_best(etas: np.ndarray, ours: np.ndarray, theirs: np.ndarray, **keys: Any) -> Row:
+    """The difference of both methods at their own best step-sizes, paired."""
+    one, other = best(ours), best(theirs)
+    found, steps = over_seeds(ours[one] - theirs[other]), {"eta": float(etas[one]), "against_eta": float(etas[other])}
+    return row("best objective", found, verdict=verdict.above(found), **steps, **AGAINST_PAVG, **keys)
+
+
+def own_best(etas: np.ndarray, objective: np.ndarray, **keys: Any) -> Row:
+    """J of a method at its best step-size."""
+    top = best(objective)
+    return row("best objective", over_seeds(objective[top]), eta=float(etas[top]), **keys)
+
+
+def objectives(
+    task: Task, method: Method, names: dict[float, str], etas: Any, seeds: int, root: int, rounds: tuple[int, ...], **fixed: Any
+) -> Found:
+    """J of a method after `rounds`, by the name that it has at each beta and by beta; (T, E, S) each."""
+    found = measure(task, method, grid(beta=list(names), local_lr=etas), seeds=seeds, root=root, rounds=rounds, **fixed).objective
+    by_beta = np.moveaxis(found.reshape(len(names), len(etas), seeds, len(rounds)), -1, 1)
+    return {(name, beta): each for (beta, name), each in zip(names.items(), by_beta, strict=True)}
+
+
+def with_pavg(method: Method) -> dict[float, str]:
+    """The names of a method by beta; PAvg, which is FedSVRPG-S with beta = 1, runs in the program of FedSVRPG-S."""
+    return {BETA: method.name} | ({1.0: "PAvg"} if method is FEDSVRPG_S else {})
+
+
+def drawn(etas: np.ndarray, found: Found, **keys: Any) -> list[Row]:
+    """J after the last round against eta."""
+    lines = (line("objective", over_seeds(each[-1]), "eta", etas, method=name, beta=beta, **keys) for (name, beta), each in found.items())
+    return [point for one in lines for point in one]
+
+
+def failures(found: dict[str, np.ndarray]) -> list[str]:
+    """A note with the number of failed runs, if there are any."""
+    counted = {name: int(np.isnan(values).sum()) for name, values in found.items() if np.isnan(values).any()}
+    return [f"Runs that ended in numbers that are not finite, and are left out: {counted}."] if counted else []
+
+
+def programs(local_steps: int, ablation: bool) -> list[tuple[Method, dict[float, str]]]:
+    """What is run at one K: methods and their names by beta."""
+    listed = [(method, with_pavg(method)) for method in ((FEDSVRPG_S, FEDHAPG_S, FEDSVRPG_M) if ablation else (FEDSVRPG_S,))]
+    if not ablation or local_steps != MANY:
+        return listed
+    listed[0] = (FEDSVRPG_S, listed[0][1] | {0.05: FEDSVRPG_S.name, 0.5: FEDSVRPG_S.name})
+    listed += [(method, {BETA: method.name}) for method in (*RIVALS, *LOOKBACKS)]
+    return listed + [(method, {BETA: method.name} | ({1.0: "PAvg, no baseline"} if method is BARE[0] else {})) for method in BARE]
+
+
+def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, int]) -> list[Row]:
+    """The variants against PAvg at one K; at K = MANY also early, where PAvg has lost LOSS, and J of every method."""
+    rows, plain, many = [], found["PAvg", 1.0], local_steps == MANY
+    at = first_loss(plain[-1], LOSS) if many else None
+    keys: dict[str, Any] = {"task": CONFLICT.name, "K": local_steps, "round": rounds[-1]}
+    there = {} if at is None else {"eta": float(etas[at])}
+    for name in (method.name for method in (FEDSVRPG_S, FEDHAPG_S) if (method.name, BETA) in found):
+        ours, named = found[name, BETA], keys | {"method": name, "beta": BETA}
+        rows += [at_worst(etas, ours[-1], plain[-1], **named), at_best(etas, ours[-1], plain[-1], **named)]
+        if many:
+            rows.append(at_worst(etas, ours[0], plain[0], **named | {"round": rounds[0]}))
+        if at is not None:
+            lead, lost = over_seeds(ours[-1][at] - plain[-1][at]), loss(ours[-1], at)
+            rows.append(row("objective", lead, verdict=verdict.above(lead, LEAD), **AGAINST_PAVG, **named, **there))
+            rows.append(row("loss", lost, verdict=verdict.below(lost, KEPT), **named, **there))
     if at is not None:
-        rows.append(row("loss", compare.loss(plain, at), method="PAvg", beta=1.0, eta=float(etas[at]), **keys))
-    for (name, beta, k), values in found.items():
-        if k == MANY:
-            top, keys = compare.best(values[-1]), keys | {"method": name, "beta": beta}
-            rows.append(row("best objective", over_seeds(values[-1][top]), eta=float(etas[top]), **keys))
-            if at is not None:
-                rows.append(row("objective", over_seeds(values[-1][at]), eta=float(etas[at]), **keys))
+        rows.append(row("loss", loss(plain[-1], at), method="PAvg", beta=1.0, **keys, **there))
+    for (name, beta), values in found.items() if many else ():
+        rows.append(own_best(etas, values[-1], method=name, beta=beta, **keys))
+        rows += [row("objective", over_seeds(values[-1][at]), method=name, beta=beta, **keys, **there)] if at is not None else []
     return rows
 
 
-def plots(methods: list[str]) -> list[Plot]:
+def plots(ablation: bool) -> list[Plot]:
     """J against eta: all methods at K = MANY, FedSVRPG-S and PAvg at every K, the ablation, and without a baseline."""
-    compared, ablation = (FEDSVRPG_S.name, "PAvg", PRINTED.name, *(method.name for method in RIVALS), FEDHAPG_S.name), (FEDSVRPG_S.name,)
-    ablation += tuple(method.name for method in LOOKBACKS)
-    bare = tuple(name for name in methods if name.endswith("no baseline"))
-    at_many, given = {"K": MANY, "against": ""}, {"quantity": "objective", "x": "eta", "x_log": True}
+    plain, betas, given = {"against": ""}, {"beta": [BETA, 1.0]}, {"quantity": "objective", "x": "eta", "x_log": True}
+    compared = [FEDSVRPG_S.name, "PAvg", FEDSVRPG_M.name, *(method.name for method in RIVALS), FEDHAPG_S.name]
+    lookbacks, bare = ([FEDSVRPG_S.name, *(method.name for method in own)] for own in (LOOKBACKS, BARE))
+    many = plain | {"K": MANY}
     drawn = [
-        Plot(title=f"Sampled gradients, K = {MANY}", where=at_many | {"method": compared, "beta": [BETA, 1.0]}, **given),
-        Plot(title="Sampled gradients, any K", where={"against": "", "method": compared[:2], "beta": [BETA, 1.0]}, series=("method", "K"), **given),
-        Plot(title=f"Ablation, K = {MANY}", where=at_many | {"method": ablation}, series=("method", "beta"), **given),
-        Plot(title=f"Without a baseline, K = {MANY}", where=at_many | {"method": (FEDSVRPG_S.name, *bare), "beta": [BETA, 1.0]}, **given),
-    ]  # fmt: skip
-    return drawn if bare else drawn[:1]
+        Plot(title=f"Sampled gradients, K = {MANY}", where=many | betas | {"method": compared}, **given),
+        Plot(title="Sampled gradients, any K", where=plain | betas | {"method": compared[:2]}, series=("method", "K"), **given),
+        Plot(title=f"Ablation, K = {MANY}", where=many | {"method": lookbacks}, series=("method", "beta"), **given),
+        Plot(title=f"Without a baseline, K = {MANY}", where=many | betas | {"method": [*bare, "PAvg, no baseline"]}, **given),
+    ]
+    return (drawn if ablation else drawn[:1]) + fixed_points.PLOTS
 
 
-def run(scale: str, tell: Tell) -> Result:
-    """Runs the experiment."""
-    size = SCALES[scale]
-    etas, found = np.array(size.etas), sampled(size, tell)
-    rows, notes = judge(etas, found, size.rounds), list(NOTES)
-    points = [
-        each for (name, beta, k), values in found.items()
-        for each in line("objective", over_seeds(values[-1]), "eta", etas, task=CONFLICT.name, method=name, beta=beta, K=k, round=size.rounds)
-    ]  # fmt: skip
-    notes += compare.failures({f"{name}, beta {beta:g}, K={k}": values[-1] for (name, beta, k), values in found.items()})
-    for number, (place, methods) in enumerate(size.places):
-        tell(f"exact gradients on {place.task.name}", 0.8 + 0.2 * number / len(size.places))
-        given = {"rounds": size.rest_rounds, "seeds": size.rest_seeds}
-        extra = {fixed_points.MEMORY.name: (0.0,)}  # without its own gradient it still uses its memory
-        rest = {method.name: fixed_points.settle(place, method, size.betas + extra.get(method.name, ()), **given) for method in methods}
-        other = {k: fixed_points.settle(place, FEDSVRPG_S, (1.0,), local_steps=k, **given) for k in size.other_steps}
-        rows += fixed_points.laws(place.task.name, rest)
-        rows += [fixed_points.same_path(place.task.name, rest[FEDSVRPG_S.name], floor, k) for k, floor in other.items()]
-        points += fixed_points.points(place.task.name, rest)
-        moved = max(floor.moved for floor in (*rest.values(), *other.values()))
-        notes.append(f"|grad J|^2 at rest on {place.task.name} changed by at most {moved:.1g} of itself over the last tenth of the run.")
-    settings = dataclasses.asdict(CONFLICT) | {name: getattr(size, name) for name in ("rounds", "seeds", "etas", "local_steps")}
-    settings |= {"root": 0, "beta": BETA, "global_lr": "eta K", "exact": {name: getattr(size, name) for name in ("rest_rounds", "rest_seeds", "betas")}}
-    title = "Many local steps on agents that conflict"
-    return Result(name="drift", title=title, scale=scale, settings=settings, rows=rows, points=points, notes=notes,
-                  plots=plots([name for name, *_ in found]) + fixed_points.PLOTS)  # fmt: skip
+def run(
+    tell: Tell, rounds: int, seeds: int, etas: tuple[float, ...], local_steps: tuple[int, ...], ablation: bool, rest: dict[str, Any],
+    other_steps: tuple[int, ...],
+) -> Result:  # fmt: skip
+    """Runs the experiment.
+
+    Args:
+        tell: reports progress.
+        rounds: R; the variants are also evaluated after 3/10 of them.
+        seeds, etas: with sampled gradients.
+        local_steps: every K, MANY among them.
+        ablation: run rivals, lookbacks, other beta and no baseline at K = MANY, FedHAPG-S and FedSVRPG-M at every K.
+        rest: rounds, seeds and betas with exact gradients.
+        other_steps: other K of PAvg with exact gradients.
+    """
+    rows, points, notes, everything = [], [], [], {}
+    for k in local_steps:
+        found: Found = {}
+        task, listed = dataclasses.replace(CONFLICT, local_steps=k, rounds=rounds), programs(k, ablation)
+        for number, (method, names) in enumerate(listed):
+            tell(f"{method.name}, K={k}", 0.8 * (local_steps.index(k) + number / len(listed)) / len(local_steps))
+            when = (max(1, 3 * rounds // 10), rounds) if method in (FEDSVRPG_S, FEDHAPG_S) else (rounds,)
+            printed = {"u0_batches": initial_batches(k, rounds, BETA)} if method.algorithm in ("fedsvrpg-m", "fedhapg-m") else {}
+            found |= objectives(task, method, names, etas, seeds, 0, when, **printed)
+        rows += judge(np.array(etas), found, k, (max(1, 3 * rounds // 10), rounds))
+        points += drawn(np.array(etas), found, task=CONFLICT.name, K=k, round=rounds)
+        everything |= {f"{name}, beta {beta:g}, K={k}": each[-1] for (name, beta), each in found.items()}
+    for place in (QUADRATICS, DOORS):
+        tell(f"exact gradients on {place.task.name}", 0.8 if place is QUADRATICS else 0.9)
+        own, more, note = fixed_points.measured(place, VARIANTS if ablation else VARIANTS[:2], other_steps, **rest)
+        rows, points, notes = rows + own, points + more, [*notes, note]
+    return Result(rows=rows, points=points, plots=plots(ablation), notes=failures(everything) + notes)

@@ -14,58 +14,27 @@ from fedpg.report.figures import Line, Panel, panels
 
 QUANTITIES = {
     "objective": "J",
-    "objective at the worst eta": "J at the least favourable eta",
     "best objective": "J at the best eta",
+    "objective at the worst eta": "J at the least favourable eta",
     "loss": "J lost from the best eta",
-    "J at rest": "share of the best gain in J",
-    "return": "return",
-    "return over the run": "mean return over the run",
-    "final return": "return at the end",
-    "best final return": "return at the end, best eta of each",
-    "least gain": "gain in return of the slowest beta",
-    "lead": "lead on the best other beta in mean return over the run",
-    "final lead": "lead on the best other beta in return at the end",
-    "spread": "spread of returns over seeds",
-    "rounds to the level": "rounds to a return of 90",
-    "speed-up": "speed-up in rounds to a return of 90",
+    "share of gain": "share of the best gain in J",
+    "lead": "lead on the best other beta, mean return over the run",
+    "final lead": "lead on the best other beta, return at the end",
     "trajectories to the goal": "trajectories to 95 (median; quartiles in place of the interval)",
-    "seeds at the goal": "share of seeds that reach 95",
     "score": "score (interquartile mean)",
-    "chance": "chance to be better",
-    "cells": "published cells that agree",
     "floor": "|grad J|^2 at rest / at the start",
     "gradient at rest": "|grad J|^2 at rest",
     "heterogeneity cost": "|grad J|^2 at rest, different / identical agents",
     "local updates": "share of seeds in which agents take local steps",
     "exponent in N": "p of |grad J|^2 ~ N^-p",
-    "exponent in eta K": "exponent of |grad J|^2 at rest in eta K",
-    "exponent in beta": "exponent of |grad J|^2 at rest in beta",
     "noise": "|grad J|^2 / at the start",
     "floats up": "floats sent per agent and round, in d",
     "floats down": "floats received per agent and round, in d",
-    "exchanges": "exchanges per round",
-    "trajectories": "trajectories per agent and round",
-    "server trajectories": "trajectories of the server per round",
     "slope in N": "slope of trajectories per agent in N",
     "slope in 1/eps": "slope of samples in 1/eps",
-    "trajectories per agent": "trajectories per agent",
-    "samples": "samples of the federation",
     "share left": "share of the clean return left under the worst attack",
-    "robust methods": "methods that keep 90 % under every attack",
-    "lead over PAvg": "return above PAvg's, mean of all evaluations",
 }
-"""What the values of `Row.quantity` mean."""
-FLAGS = {
-    "edge": "best eta is at the edge of the grid",
-    "unsettled": "not settled yet",
-    "largest step": "the largest lambda of the grid is best throughout",
-    "outside": "some N are outside the regime of the theorem",
-    "no trajectories": "uses no trajectories",
-    "collapse": "J falls below its start for some N",
-    "comparison": "for comparison",
-    "better": "better than promised",
-}
-"""What the values of `Row.flags` mean."""
+"""What values of `Row.quantity` mean that do not explain themselves."""
 FIELDS = {
     "task": "task", "method": "method", "attack": "attack", "heterogeneity": "heterogeneity", "N": "N", "K": "K", "beta": "beta",
     "eta": "eta", "eps": "eps", "round": "round", "x": "",
@@ -73,6 +42,11 @@ FIELDS = {
 """The fields that identify a row, in the order of columns, and their headings."""
 OUTCOMES = {"holds": "holds", "unclear": "unclear", "fails": "does not hold"}
 AXES = {"round": "round", "N": "agents N", "eps": "eps: mean over rounds of |grad J|^2"}
+
+
+def heading(quantity: str) -> str:
+    """A quantity for people."""
+    return QUANTITIES.get(quantity, quantity)
 
 
 def text(value: Any) -> str:
@@ -101,8 +75,8 @@ def judgement(row: Row) -> str:
     'agrees (2.0 of at most 3 errors)'
     >>> judgement(Row(quantity="floor", mean=0.1, verdict=Verdict("fails", "below", 1e-12, paper=True)))
     'does not hold (below 1e-12); the paper claims it'
-    >>> judgement(Row(quantity="slope in N", verdict=Verdict("unclear", "near", -1.0, 0.15), flags=("outside",)))
-    'unclear (near -1 ± 0.15); some N are outside the regime of the theorem'
+    >>> judgement(Row(quantity="slope in N", verdict=Verdict("unclear", "near", -1.0, 0.15), flags=("outside the regime",)))
+    'unclear (near -1 ± 0.15); outside the regime'
     """
     said, verdict = [], row.verdict
     if verdict is not None and verdict.rule == "agrees":
@@ -113,7 +87,7 @@ def judgement(row: Row) -> str:
         said.append(f"{OUTCOMES[verdict.outcome]} ({verdict.rule} {verdict.bound:.4g}{tolerance})")
     if verdict is not None and verdict.paper is not None:
         said.append("the paper claims it" if verdict.paper else "the paper does not claim it")
-    return "; ".join(said + [FLAGS[flag] for flag in row.flags])
+    return "; ".join(said + list(row.flags))
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -123,41 +97,14 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     fields = fields or (["method"] if rows and rows[0].method else [])
     published, said = any(row.published is not None for row in rows), [judgement(row) for row in rows]
     head = ["quantity"] * (len(quantities) > 1) + [FIELDS[name] for name in fields] + ["published"] * published
-    head += [QUANTITIES[quantities[0]] if len(quantities) == 1 else "ours", "95 % interval", "n"] + ["verdict"] * any(said)
+    head += [heading(quantities[0]) if len(quantities) == 1 else "ours", "95 % interval", "n"] + ["verdict"] * any(said)
     cells = []
     for row, words in zip(rows, said, strict=True):
         paper = "" if row.published is None else text(row.published) + (f" ± {row.error:g}" if row.error else "")
         ours, low, high = ("never" if value is None else text(value) for value in (row.mean, row.low, row.high))
-        line = [QUANTITIES[row.quantity]] * (len(quantities) > 1) + [identity(row, name) for name in fields] + [paper] * published
+        line = [heading(row.quantity)] * (len(quantities) > 1) + [identity(row, name) for name in fields] + [paper] * published
         cells.append([*line, ours, f"{low} to {high}", f"{row.n:,}"] + [words] * any(said))
     return head, cells
-
-
-def grid(rows: Sequence[Row], down: str, across: str, decimals: int) -> tuple[list[str], list[list[str]]]:
-    """One number per pair of two fields.
-
-    The number is followed by its distance from the published one in errors, or by half its interval; bold where a verdict fails.
-    """
-    by_place = {(identity(row, down), identity(row, across)): row for row in rows}
-    sides = [list(dict.fromkeys(place[i] for place in by_place)) for i in (0, 1)]
-
-    def cell(row: Row | None) -> str:
-        if row is None:
-            return ""
-        mean = f"{row.mean:.{decimals}f}"
-        if row.verdict is not None and row.verdict.rule == "agrees":
-            return f"{mean} ({abs(row.mean - row.published) / row.error:.1f})"
-        shown = f"{mean} ± {(row.high - row.low) / 2:.{decimals}f}"
-        return f"**{shown}**" if row.verdict is not None and row.verdict.outcome == "fails" else shown
-
-    head = [FIELDS[down], *(other if across == "attack" else f"{FIELDS[across]} {other}" for other in sides[1])]
-    return head, [[one, *(cell(by_place.get((one, other))) for other in sides[1])] for one in sides[0]]
-
-
-def markdown(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    lines = ["| " + " | ".join(line).replace("|grad J|", "\\|grad J\\|") + " |" for line in (head, *cells)]
-    return [lines[0], "|" + "---|" * len(head), *lines[1:]]
 
 
 def terminal(result: Result) -> Table:
@@ -181,9 +128,11 @@ def _panel(plot: Plot, rows: Iterable[Row]) -> Panel:
     series: dict[str, list[Row]] = {}
     for row in rows:
         if row.mean is not None and getattr(row, plot.x) is not None:
-            named = [identity(row, name) if name in ("method", "task") else f"{FIELDS[name]} = {identity(row, name)}" for name in plot.series]
+            named = [
+                identity(row, name) if name in ("method", "task") else f"{FIELDS[name]} = {identity(row, name)}" for name in plot.series
+            ]
             series.setdefault(", ".join(each for each in named if each), []).append(row)
-    axes = {"y_label": QUANTITIES[plot.quantity], "x_log": plot.x_log, "y_log": plot.y_log}
+    axes = {"y_label": heading(plot.quantity), "x_log": plot.x_log, "y_log": plot.y_log}
     if plot.x == "method":
         order = sorted({row.method: row.mean for own in series.values() for row in reversed(own)}.items(), key=lambda pair: -pair[1])
         places = {name: at for at, (name, _) in enumerate(order)}

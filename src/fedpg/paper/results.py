@@ -21,7 +21,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One measured number and what identifies it; fields that do not apply keep their defaults.
 
     Attributes:
-        quantity: what was measured, a key of `render.QUANTITIES`.
+        quantity: what was measured.
         method: name of the method.
         against: name of the method it is compared with; `comparison` says how.
         task: name of the task.
@@ -34,7 +34,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         n: seeds behind it.
         published, error: the paper's number and what it prints after +-.
         verdict: whether a claim about the number holds.
-        flags: remarks, keys of `render.FLAGS`.
+        flags: remarks.
     """
 
     quantity: str
@@ -80,7 +80,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     quantity: str
     x: str
-    where: dict[str, Any] = {}  # noqa: RUF012
+    where: dict[str, Any] = {}
     series: tuple[str, ...] = ("method",)
     x_label: str = ""
     x_log: bool = False
@@ -100,19 +100,19 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
         rows: the table.
         points: rows that are only drawn, such as the points of learning curves.
         plots: the figure.
-        notes: what a reader must know to judge the numbers.
+        notes: what happened in this run: what was left out, and which seeds failed.
         made_with: versions, devices and the command; filled in by `save`.
     """
 
-    name: str
-    title: str
-    scale: str
-    settings: dict[str, Any]
-    rows: list[Row]
-    points: list[Row] = []  # noqa: RUF012
-    plots: list[Plot] = []  # noqa: RUF012
-    notes: list[str] = []  # noqa: RUF012
-    made_with: dict[str, Any] = {}  # noqa: RUF012
+    name: str = ""
+    title: str = ""
+    scale: str = ""
+    settings: dict[str, Any] = {}
+    rows: list[Row] = []
+    points: list[Row] = []
+    plots: list[Plot] = []
+    notes: list[str] = []
+    made_with: dict[str, Any] = {}
 
 
 def number(value: Any) -> float | None:

@@ -10,15 +10,46 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg import envs, policies
+from fedpg import envs, policies, trees
 from fedpg.envs import Federation, tabular
-from fedpg.paper.cache import cached
-from fedpg.paper.doors import doors
+from fedpg.envs.tabular import MDP, ConflictOptions, RandomMDPOptions, conflicting_mdps, random_mdps
+from fedpg.paper.jobs import cached
 from fedpg.paper.method import Method
 from fedpg.problem import Problem, exact_policy_gradient, policy_gradient
 from fedpg.quadratic import bowls, quadratic
 from fedpg.runs.sweep import Curves, curves
 from fedpg.simulate import Simulator, simulator
+
+LEAST_CHANCE = 0.5
+"""The right action opens a door with a probability from here to 1."""
+PAY_SPREAD = 0.5
+"""Standard deviation of the logarithm of an agent's pay."""
+
+
+def doors(key: jax.Array, agents: int = 3, states: int = 3, actions: int = 3) -> MDP:
+    """N corridors of `states` - 1 doors, leading axis N, whose best common policy is stochastic: J has its peak at finite logits.
+
+    Each agent has one action that opens a door; any other leaves it in place. Passing a door pays, and the last state pays nothing. A
+    common policy cannot observe which agent it serves: it is a memoryless policy of a partially observed MDP, whose best is stochastic
+    in general (Singh, Jaakkola and Jordan, "Learning without state-estimation in partially observable Markovian decision processes",
+    ICML 1994).
+    """
+    order_key, chance_key, pay_key = jax.random.split(key, 3)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, actions))(jax.random.split(order_key, states - 1))  # (S-1, A)
+    opens = jax.nn.one_hot(orders[:, jnp.arange(agents) % actions].T, actions)  # (N, S-1, A)
+    passes = opens * jax.random.uniform(chance_key, (agents, states - 1, 1), minval=LEAST_CHANCE)
+    passes = jnp.concatenate([passes, jnp.zeros((agents, 1, actions))], axis=1)  # (N, S, A): no door in the last state
+    here, beyond = jnp.eye(states)[:, None], jnp.eye(states, k=1)[:, None]
+    pay = jnp.exp(PAY_SPREAD * jax.random.normal(pay_key, (agents, 1, 1)))
+    start = jnp.where(jnp.arange(states) < states - 1, 1.0 / (states - 1), 0.0)
+    transition = passes[..., None] * beyond + (1.0 - passes[..., None]) * here
+    return MDP(transition, pay * passes, jnp.broadcast_to(start, (agents, states)))
+
+
+def mixture(key: jax.Array, seed: Any, agents: int, size: int = 5) -> MDP:
+    """Random MDPs with common rewards for even seeds, conflicting MDPs with a common kernel for odd ones: one program runs both."""
+    random = random_mdps(key, agents, 1.0, RandomMDPOptions(size, size))
+    return trees.select(seed % 2 == 0, random, conflicting_mdps(key, agents, 1.0, ConflictOptions(size, size)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +59,7 @@ class Task:
     name: str
     """Identifies it in results."""
     env: str = "conflict"
-    """A built-in family, or `doors` or `quadratics`, which only experiments use."""
+    """A built-in family, or `quadratics`, `doors` or `mixture`, which only experiments use."""
     agents: int = 5
     """N."""
     heterogeneity: float = 1.0
@@ -59,7 +90,10 @@ class Task:
         if self.env == "quadratics":
             return Federation(None, lambda key, seed: bowls(key, self.agents, self.heterogeneity))
         if self.env == "doors":
-            return Federation(tabular.environment("doors", 3, 3), lambda key, seed: doors(key, self.agents))
+            # Agents i and i + 3 are the same, so that J is the same for every N that is divisible by 3.
+            return Federation(tabular.environment("doors", 3, 3), lambda key, seed: trees.take(doors(key), jnp.arange(self.agents) % 3))
+        if self.env == "mixture":
+            return Federation(tabular.environment("mixture", 5, 5), lambda key, seed: mixture(key, seed, self.agents))
         return envs.make(self.env, self.agents, self.heterogeneity, self.options)
 
     def problem(self, method: Method) -> Problem:
@@ -96,13 +130,15 @@ def measure(
 ) -> Curves:
     """Runs a method in all settings on all seeds and evaluates after `rounds`, by default the task's last; cached.
 
-    A seed has the same agents and random numbers in every setting. Exact gradients are computed in double precision.
+    Returns and objectives are means over agents, (P, S, T). A seed has the same agents and random numbers in every setting. Exact
+    gradients are computed in double precision.
     """
     when = list(rounds or (task.rounds,))
     named = (task, method, {name: np.asarray(values).tolist() for name, values in settings.items()}, seeds, root, when, fixed)
 
     def make() -> Curves:
         with jax.enable_x64(task.exact or jax.config.jax_enable_x64):
-            return curves(task.simulator(method, settings, seeds, **fixed), jax.random.key(root), when, tell=tell)
+            found = curves(task.simulator(method, settings, seeds, **fixed), jax.random.key(root), when, tell=tell)
+        return found._replace(returns=found.returns.mean(-1), objective=found.objective.mean(-1))
 
     return cached(named, make)
