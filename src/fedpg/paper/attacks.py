@@ -13,25 +13,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg import policies
 from fedpg.algorithms import Algorithm, fedpg_br, pavg
 from fedpg.algorithms.wrappers import attack, chain, robust
 from fedpg.algorithms.wrappers.attack import NAMES, attacker_count, with_dishonest_agents
 from fedpg.algorithms.wrappers.robust import NAMES as MEANS
 from fedpg.algorithms.wrappers.robust import mean_of
-from fedpg.envs import Federation
 from fedpg.paper import verdict
 from fedpg.paper.jobs import cached
+from fedpg.paper.method import PAVG
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, number, row
 from fedpg.paper.task import Task
-from fedpg.problem import Problem, policy_gradient
 from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import curves, grid
 from fedpg.simulate import simulator
 
 TITLE = "CartPole with three attackers among ten agents: return under every attack"
 TASK = Task("CartPole", "cartpole", 10, local_steps=5, horizon=100, discount=0.99, batch=4, baseline="time", importance="truncated",
-            eval_episodes=16)  # fmt: skip
+            eval_episodes=16, dishonest=True)  # fmt: skip
 SHARE, ROOT = 0.3, 51  # step-sizes were chosen with root 50
 LOCAL_LR = {"PAvg": 2e-3, "FedPG-BR": 1e-3}
 ATTACKS = ("none", *NAMES)
@@ -51,16 +49,6 @@ Found = dict[str, np.ndarray]
 """Returns of every method for each attack, the first of which is none, (A, S, T); 0 for a seed that failed."""
 
 
-def federation(heterogeneity: float) -> tuple[Problem, Federation]:
-    """CartPoles of which the first three in ten are attackers; the algorithm says with which attack."""
-    made = dataclasses.replace(TASK, heterogeneity=heterogeneity).federation()
-    problem = policy_gradient(
-        made.environment, policies.make("auto", made.environment), horizon=TASK.horizon, discount=TASK.discount, batch_size=TASK.batch,
-        baseline=TASK.baseline, importance=TASK.importance, eval_episodes=TASK.eval_episodes, dishonest=True,
-    )  # fmt: skip
-    return problem, with_dishonest_agents(made, "reward-flip", attacker_count(SHARE, TASK.agents))
-
-
 def numbered(which: jax.Array, names: tuple[str, ...]) -> Callable:
     """Robust mean number `which` of `names`."""
     return lambda messages, present: jax.lax.switch(which.astype(int), [mean_of(name, SHARE) for name in names], messages, present)
@@ -68,8 +56,9 @@ def numbered(which: jax.Array, names: tuple[str, ...]) -> Callable:
 
 def measure(heterogeneity: float, seeds: int, rounds: int, attacks: tuple[str, ...], means: tuple[str, ...]) -> Found:
     """Runs every robust mean of PAvg in one program, and FedPG-BR in another."""
-    problem, agents = federation(heterogeneity)
-    count, steps = attacker_count(SHARE, TASK.agents), {"local_steps": TASK.local_steps}
+    problem, count, steps = TASK.problem(PAVG), attacker_count(SHARE, TASK.agents), {"local_steps": TASK.local_steps}
+    # The first three of ten are marked as attackers; the algorithm says with which attack.
+    agents = with_dishonest_agents(dataclasses.replace(TASK, heterogeneity=heterogeneity).federation(), "reward-flip", count)
 
     def averaging(setting: dict[str, jax.Array]) -> Algorithm:
         plain = pavg(problem, local_lr=LOCAL_LR["PAvg"], **steps)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpg.paper import fixed_points, verdict
 from fedpg.paper.fixed_points import DOORS, QUADRATICS, VARIANTS
-from fedpg.paper.method import BETA, FEDHAPG_M, FEDHAPG_S, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, Method
+from fedpg.paper.method import BETA, FEDHAPG_M, FEDHAPG_S, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate
@@ -30,7 +30,7 @@ LOOKBACKS = (
     *(FEDSVRPG_S.but(f"FedSVRPG-S, {name}", {"lookback": name}) for name in ("memory", "sample", "fitted")),
     FEDHAPG_S.but("FedHAPG-S, sample", {"lookback": "sample"}),
 )
-BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, FEDHAPG_S, *LOOKBACKS))
+BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, PAVG, FEDHAPG_S, *LOOKBACKS))
 AGAINST_PAVG = {"against": "PAvg", "comparison": "-"}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -99,17 +99,14 @@ def own_best(etas: np.ndarray, objective: np.ndarray, **keys: Any) -> Row:
 
 
 def objectives(
-    task: Task, method: Method, names: dict[float, str], etas: Any, seeds: int, root: int, rounds: tuple[int, ...], **fixed: Any
+    task: Task, method: Method, etas: Any, seeds: int, root: int, rounds: tuple[int, ...], betas: tuple[float, ...] = ()
 ) -> Found:
-    """J of a method after `rounds`, by the name that it has at each beta and by beta; (T, E, S) each."""
-    found = measure(task, method, grid(beta=list(names), local_lr=etas), seeds=seeds, root=root, rounds=rounds, **fixed).objective
-    by_beta = np.moveaxis(found.reshape(len(names), len(etas), seeds, len(rounds)), -1, 1)
-    return {(name, beta): each for (beta, name), each in zip(names.items(), by_beta, strict=True)}
-
-
-def with_pavg(method: Method) -> dict[float, str]:
-    """The names of a method by beta; PAvg, which is FedSVRPG-S with beta = 1, runs in the program of FedSVRPG-S."""
-    return {BETA: method.name} | ({1.0: "PAvg"} if method is FEDSVRPG_S else {})
+    """J of a method after `rounds`, for the given beta; (T, E, S) each."""
+    betas, printed = betas or (1.0 if method.algorithm == "pavg" else BETA,), method.algorithm in ("fedsvrpg-m", "fedhapg-m")
+    start = {"u0_batches": initial_batches(task.local_steps, task.rounds, BETA)} if printed else {}
+    found = measure(task, method, grid(beta=betas, local_lr=etas), seeds=seeds, root=root, rounds=rounds, **start).objective
+    by_beta = np.moveaxis(found.reshape(len(betas), len(etas), seeds, len(rounds)), -1, 1)
+    return {(method.name, beta): each for beta, each in zip(betas, by_beta, strict=True)}
 
 
 def drawn(etas: np.ndarray, found: Found, **keys: Any) -> list[Row]:
@@ -122,16 +119,6 @@ def failures(found: dict[str, np.ndarray]) -> list[str]:
     """A note with the number of failed runs, if there are any."""
     counted = {name: int(np.isnan(values).sum()) for name, values in found.items() if np.isnan(values).any()}
     return [f"Runs that ended in numbers that are not finite, and are left out: {counted}."] if counted else []
-
-
-def programs(local_steps: int, ablation: bool) -> list[tuple[Method, dict[float, str]]]:
-    """What is run at one K: methods and their names by beta."""
-    listed = [(method, with_pavg(method)) for method in ((FEDSVRPG_S, FEDHAPG_S, FEDSVRPG_M) if ablation else (FEDSVRPG_S,))]
-    if not ablation or local_steps != MANY:
-        return listed
-    listed[0] = (FEDSVRPG_S, listed[0][1] | {0.05: FEDSVRPG_S.name, 0.5: FEDSVRPG_S.name})
-    listed += [(method, {BETA: method.name}) for method in (*RIVALS, *LOOKBACKS)]
-    return listed + [(method, {BETA: method.name} | ({1.0: "PAvg, no baseline"} if method is BARE[0] else {})) for method in BARE]
 
 
 def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, int]) -> list[Row]:
@@ -167,9 +154,9 @@ def plots(ablation: bool) -> list[Plot]:
         Plot(title=f"Sampled gradients, K = {MANY}", where=many | betas | {"method": compared}, **given),
         Plot(title="Sampled gradients, any K", where=plain | betas | {"method": compared[:2]}, series=("method", "K"), **given),
         Plot(title=f"Ablation, K = {MANY}", where=many | {"method": lookbacks}, series=("method", "beta"), **given),
-        Plot(title=f"Without a baseline, K = {MANY}", where=many | betas | {"method": [*bare, "PAvg, no baseline"]}, **given),
+        Plot(title=f"Without a baseline, K = {MANY}", where=many | betas | {"method": bare}, **given),
     ]
-    return (drawn if ablation else drawn[:1]) + fixed_points.PLOTS
+    return drawn if ablation else drawn[:1]
 
 
 def run(
@@ -180,7 +167,7 @@ def run(
 
     Args:
         tell: reports progress.
-        rounds: R; the variants are also evaluated after 3/10 of them.
+        rounds: R; methods are also evaluated after 3/10 of them.
         seeds, etas: with sampled gradients.
         local_steps: every K, MANY among them.
         ablation: run rivals, lookbacks, other beta and no baseline at K = MANY, FedHAPG-S and FedSVRPG-M at every K.
@@ -190,17 +177,18 @@ def run(
     rows, points, notes, everything = [], [], [], {}
     for k in local_steps:
         found: Found = {}
-        task, listed = dataclasses.replace(CONFLICT, local_steps=k, rounds=rounds), programs(k, ablation)
-        for number, (method, names) in enumerate(listed):
-            tell(f"{method.name}, K={k}", 0.8 * (local_steps.index(k) + number / len(listed)) / len(local_steps))
-            when = (max(1, 3 * rounds // 10), rounds) if method in (FEDSVRPG_S, FEDHAPG_S) else (rounds,)
-            printed = {"u0_batches": initial_batches(k, rounds, BETA)} if method.algorithm in ("fedsvrpg-m", "fedhapg-m") else {}
-            found |= objectives(task, method, names, etas, seeds, 0, when, **printed)
-        rows += judge(np.array(etas), found, k, (max(1, 3 * rounds // 10), rounds))
+        task, early = dataclasses.replace(CONFLICT, local_steps=k, rounds=rounds), max(1, 3 * rounds // 10)
+        methods = (PAVG, FEDSVRPG_S, FEDHAPG_S, FEDSVRPG_M) if ablation else (PAVG, FEDSVRPG_S)
+        methods += (*RIVALS, *LOOKBACKS, *BARE) if ablation and k == MANY else ()
+        for number, method in enumerate(methods):
+            tell(f"{method.name}, K={k}", 0.8 * (local_steps.index(k) + number / len(methods)) / len(local_steps))
+            betas = (BETA, 0.05, 0.5) if method is FEDSVRPG_S and ablation and k == MANY else ()
+            found |= objectives(task, method, etas, seeds, 0, (early, rounds), betas)
+        rows += judge(np.array(etas), found, k, (early, rounds))
         points += drawn(np.array(etas), found, task=CONFLICT.name, K=k, round=rounds)
         everything |= {f"{name}, beta {beta:g}, K={k}": each[-1] for (name, beta), each in found.items()}
     for place in (QUADRATICS, DOORS):
         tell(f"exact gradients on {place.task.name}", 0.8 if place is QUADRATICS else 0.9)
         own, more, note = fixed_points.measured(place, VARIANTS if ablation else VARIANTS[:2], other_steps, **rest)
         rows, points, notes = rows + own, points + more, [*notes, note]
-    return Result(rows=rows, points=points, plots=plots(ablation), notes=failures(everything) + notes)
+    return Result(rows=rows, points=points, plots=plots(ablation) + fixed_points.plots(rest["betas"]), notes=failures(everything) + notes)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.paper import drift, verdict
-from fedpg.paper.method import BETA, FEDHAPG_S, FEDSVRPG_S, Method
+from fedpg.paper.method import BETA, FEDHAPG_S, FEDSVRPG_S, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, over_seeds, row
 from fedpg.paper.task import Task
 
@@ -63,8 +63,8 @@ def run(tell: Tell, root: int, seeds: int, etas: tuple[float, ...], tasks: tuple
     for number, task in enumerate(tasks):
         tell(task.name, number / len(tasks))
         steps, found = np.array(etas) * largest_reward(TASKS[0]) / largest_reward(task), {}
-        for method in methods:
-            found |= drift.objectives(task, method, drift.with_pavg(method), steps, seeds, root, (0, task.rounds))
+        for method in (PAVG, *methods):
+            found |= drift.objectives(task, method, steps, seeds, root, (0, task.rounds))
         start, theirs = found["PAvg", 1.0][0, 0], found["PAvg", 1.0][-1]
         at = drift.first_loss(theirs, SHARE * (drift.means(theirs).max() - float(over_seeds(start).mean)))
         keys = {"task": task.name, "round": task.rounds}

@@ -22,36 +22,30 @@ from fedpg.machine import cores
 from fedpg.runs.folder import write_atomically
 
 FOLDER = "FEDPG_PAPER_CACHE"
-"""Environment variable with the folder, which processes started by the experiment inherit."""
+"""Environment variable with the folder of the cache, which processes started by the experiment inherit."""
 Found = TypeVar("Found")
 
 
 @contextmanager
 def cache(folder: Path) -> Iterator[None]:
     """Makes `cached` store results in `folder`, which is deleted when the block ends without an error."""
-    before = os.environ.get(FOLDER)
     os.environ[FOLDER] = str(folder)
     try:
         yield
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.environ.pop(FOLDER)
-        if before is not None:
-            os.environ[FOLDER] = before
 
 
 def cached(key: Any, make: Callable[[], Found]) -> Found:
     """make(), or its stored result for a key of the same repr and the same source code."""
     if FOLDER not in os.environ:
         return make()
-    name = hashlib.sha256(f"{source_digest()} {key!r}".encode()).hexdigest()[:24]
-    path = Path(os.environ[FOLDER]) / f"{name}.part"
-    if path.exists():
-        try:
-            return Reader(io.BytesIO(path.read_bytes())).load()
-        except Exception:  # truncated or foreign: compute it again
-            path.unlink(missing_ok=True)
-    found = make()
+    path = Path(os.environ[FOLDER]) / hashlib.sha256(f"{source_digest()} {key!r}".encode()).hexdigest()[:24]
+    try:
+        return Reader(io.BytesIO(path.read_bytes())).load()
+    except Exception:  # missing, truncated or foreign
+        found = make()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, pickle.dumps(found))
     return found
@@ -72,31 +66,23 @@ class Reader(pickle.Unpickler):
 @functools.cache
 def source_digest() -> str:
     """A digest of this package's source code."""
-    digest, root = hashlib.sha256(), Path(fedpg.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    files = sorted(Path(fedpg.__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def parallel(
-    function: Callable, jobs: list[tuple], *, processes: int = 1, threads: int = 1, tell: Callable[[float], None] = lambda _: None
+    function: Callable, jobs: list[tuple], *, processes: int = 1, threads: int = 1, tell: Callable[[float], None] = lambda share: None
 ) -> list:
     """function(*job) for every job, in order.
 
     Args:
         function: importable, if there are processes: a process with JAX cannot fork, so they start anew and import it.
         jobs: arguments of each call.
-        processes: how many at most; they use the CPU only.
+        processes: how many at most; each has its share of the cores and no GPU.
         threads: how many, for work that mostly compiles on one core.
-        tell: called with the share of jobs done.
+        tell: called with the share of jobs that is done.
     """
     processes = min(processes, len(jobs), cores())
-    if max(processes, threads) <= 1:
-        done = []
-        for job in jobs:
-            done.append(function(*job))
-            tell(len(done) / len(jobs))
-        return done
     if processes > 1:
         spawn, share = multiprocessing.get_context("spawn"), cores() // processes
         shares = spawn.Queue()

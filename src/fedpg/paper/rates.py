@@ -1,7 +1,6 @@
 """What the theorem on FedSVRPG-M bounds, measured: the mean over R rounds of |grad J(theta_r)|^2, called eps here.
 
-With the steps that the theorem prescribes, on two problems whose constants are known; and, for comparison, the fewest samples to an eps
-over a grid of step-sizes, chosen afterwards: what an algorithm can do, whatever a theorem prescribes.
+With the steps that the theorem prescribes, on two problems whose constants are known:
 
 quadratics    noisy gradients and noisy curvature; importance weights are 1. Agents come in pairs that differ, in curvature and in
               optimum, but average to the same J whatever N is.
@@ -20,13 +19,11 @@ import numpy as np
 from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, Exchange
-from fedpg.paper.fits import bootstrap, slope
 from fedpg.paper.jobs import cached
 from fedpg.paper.method import PAVG, Method
 from fedpg.paper.task import Task
 from fedpg.problem import Problem
 from fedpg.quadratic import Bowl, quadratic
-from fedpg.report.statistics import Estimate
 from fedpg.runs.sweep import curves
 from fedpg.simulate import simulator
 
@@ -35,12 +32,8 @@ DIMENSION, NOISE, CURVATURE_NOISE, GAP, APART = 16, 1.0, 3.0, 4.0, 0.2
 MDP = Task("random MDP", "random-mdp", 1, 0.0, {"states": 3, "actions": 2}, horizon=5, baseline="none")
 BOLD, BOLDEST = 12.0, "FedSVRPG-M, bold"
 """How much longer the bold steps are: the proof's 1/24 and 1/sqrt(162) become 1/2 and 0.94, near the best on another quadratic."""
-SEARCHED, SEARCHED_PAVG = "FedSVRPG-M, best of 54 steps", "PAvg, best of 8 steps"
-"""Methods whose step-sizes are searched."""
 PER_OCTAVE = 8
 """Evaluated rounds each time the number of rounds doubles."""
-FAILED = 1e30
-"""The error of a setting in which some seed failed, which takes it out of a search."""
 
 
 class Constants(NamedTuple):
@@ -160,17 +153,6 @@ def prescriptions(c: Constants, agents: int, local_steps: int, rounds: np.ndarra
     return {"FedSVRPG-M": theorem(*size), BOLDEST: bold, "FedSVRPG-M, eta as stated": stated, "PAvg": plain(*size)}
 
 
-def grids(c: Constants, agents: int, local_steps: int, rounds: int) -> dict[str, Steps]:
-    """Step-sizes around the bold ones and around PAvg's, in factors of 2, for a search that knows nothing of the theorem's powers."""
-    last = theorem(c, agents, local_steps, np.array([rounds]), BOLD)
-    beta, global_lr = (x.ravel() for x in np.meshgrid(last.beta * 2.0 ** np.arange(-2, 7), last.global_lr * 2.0 ** np.arange(-1, 5)))
-    beta, every = np.minimum(beta, 1.0), np.full(len(beta), rounds)
-    batches = np.ceil(local_steps * c.sigma**2 / (c.spread * c.gap * np.sqrt(agents * local_steps * beta)))
-    momentum = Steps(every, beta, global_lr, eta(c, agents, local_steps, every, beta, global_lr, False), batches, every < 0)
-    pavg = plain(c, agents, local_steps, np.full(8, rounds))
-    return {SEARCHED: momentum, SEARCHED_PAVG: pavg._replace(global_lr=pavg.global_lr * 2.0 ** np.arange(-2, 6))}
-
-
 class Measured(NamedTuple):
     """For P settings, S seeds and T evaluated rounds.
 
@@ -248,47 +230,3 @@ def measure(on: RateProblem, method: Method, parts: dict[str, Steps], agents: in
     ends = np.cumsum([len(part.rounds) for part in parts.values()])
     slices = [slice(end - len(part.rounds), end) for part, end in zip(parts.values(), ends, strict=True)]
     return {name: Measured(found.rounds, *(values[part] for values in found[1:])) for name, part in zip(parts, slices, strict=True)}
-
-
-def cheapest(costs: np.ndarray, running: np.ndarray, target: float) -> tuple[float, int]:
-    """The least cost at which some setting's running mean, (P, T), comes down to the target, and which setting; inf if none does."""
-    log_cost, log_mean, every = np.log(np.maximum(costs, 1.0)), np.log(running), np.arange(len(costs))
-    below = log_mean <= np.log(target)
-    after = np.maximum(below.argmax(axis=1), 1)
-    x0, x1, y0, y1 = (values[every, at] for values in (log_cost, log_mean) for at in (after - 1, after))
-    share = np.divide(np.log(target) - y0, y1 - y0, out=np.ones_like(y0), where=y0 != y1)
-    needed = np.where(below.any(axis=1), x0 + share * (x1 - x0), np.inf)
-    return float(np.exp(needed.min())), int(needed.argmin())
-
-
-class Best(NamedTuple):
-    """The fewest samples, their slope in log-log, and whether the largest lambda of the grid was best throughout."""
-
-    samples: Estimate
-    slope: Estimate
-    edge: bool
-
-
-def search(runs: list[tuple[Measured, Steps]], agents: np.ndarray, local_steps: int, eps: np.ndarray, x: np.ndarray) -> Best:
-    """The fewest trajectories per agent over the settings of a grid: run g, with `agents[g]` agents, to eps[g]; slope against x[g]."""
-    longest = max(len(run.rounds) for run, _ in runs)
-
-    def padded(values: np.ndarray) -> np.ndarray:
-        """As long as the longest; repeating the last value changes no search."""
-        return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, longest - values.shape[-1])], mode="edge")
-
-    costs = [padded(local_steps * run.rounds[None] + steps.batches[:, None]) for run, steps in runs]
-    lasting = [np.isfinite(run.running).all(axis=(1, 2))[:, None, None] for run, _ in runs]
-    running = np.stack([padded(np.where(kept, run.running, FAILED)) for kept, (run, _) in zip(lasting, runs, strict=True)]).transpose(
-        2, 0, 1, 3
-    )
-
-    def each(means: np.ndarray) -> list[tuple[float, int]]:
-        return [cheapest(cost * count, mean, target) for cost, count, mean, target in zip(costs, agents, means, eps, strict=True)]
-
-    def needed(means: np.ndarray) -> np.ndarray:
-        return np.array([cost for cost, _ in each(means)]) / agents
-
-    which = [steps.global_lr[at] == steps.global_lr.max() for (_, at), (_, steps) in zip(each(running.mean(0)), runs, strict=True)]
-    line = bootstrap(running, lambda means: slope(x, needed(means)), 200)
-    return Best(bootstrap(running, needed, 200), line, all(which))

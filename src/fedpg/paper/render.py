@@ -144,7 +144,7 @@ def _panel(plot: Plot, rows: Iterable[Row]) -> Panel:
         x, y = (np.array([getattr(row, name) for row in own], float) for name in (plot.x, "mean"))
         marks = "o" if plot.fit or len(own) < 12 else ""
         lines.append(_line(label, x, own, marks if plot.fit else marks + ("-", "--", "-.")[at % 3]))
-        if plot.fit:  # matplotlib leaves labels with a leading underscore out of the legend
+        if plot.fit and len(own) > 1:  # matplotlib leaves labels with a leading underscore out of the legend
             lines.append(Line("_fit", x, np.exp(np.polyval(np.polyfit(np.log(x), np.log(y), 1), np.log(x))), style=":"))
         if plot.slope is not None and at == len(series) - 1:
             lines.append(Line(f"slope {plot.slope:g}", x, 0.5 * y[0] * (x / x[0]) ** plot.slope, style="--"))
@@ -155,4 +155,4 @@ def _line(label: str, x: Any, rows: Sequence[Row], style: str) -> Line:
     mean, low, high = ([np.nan if value is None else value for value in values] for values in
                        ([row.mean for row in rows], [row.low for row in rows], [row.high for row in rows]))  # fmt: skip
     certain = all(one == other for one, other in zip(low, high, strict=True))
-    return Line(label or "_", x, mean, None if certain else low, None if certain else high, style)
+    return Line(label or heading(rows[0].quantity), x, mean, None if certain else low, None if certain else high, style)

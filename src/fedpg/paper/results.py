@@ -117,7 +117,7 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def number(value: Any) -> float | None:
     """A float of six significant digits; None if it is not finite."""
-    return float(f"{float(value):.6g}") if value is not None and np.isfinite(value) else None
+    return float(f"{float(value):.6g}") if value is not None and np.isfinite(float(value)) else None
 
 
 def row(quantity: str, found: Estimate, **keys: Any) -> Row:

@@ -17,17 +17,16 @@ import numpy as np
 from fedpg.paper import verdict
 from fedpg.paper.fits import bootstrap, cost_of, slope
 from fedpg.paper.method import FEDSVRPG_M
-from fedpg.paper.rates import BOLDEST, PROBLEMS, Measured, Steps, grids, measure, prescriptions, search
+from fedpg.paper.rates import BOLDEST, PROBLEMS, Measured, Steps, measure, prescriptions
 from fedpg.paper.results import Plot, Result, Tell, line, number, row
 from fedpg.report.statistics import Estimate
 
 TITLE = "Trajectories per agent to a given mean |grad J|^2, for N agents"
-PROMISED, TOLERANCE, K, SEARCH_SEEDS = -1.0, 0.15, 2, 8
+PROMISED, TOLERANCE, K = -1.0, 0.15, 2
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"agents": (1, 4, 16), "samples": {"quadratics": 16_384}, "lengths": 3, "seeds": 8, "searched": ()},
+    "smoke": {"agents": (1, 4, 16), "samples": {"quadratics": 16_384}, "lengths": 3, "seeds": 8},
     "full": {
         "agents": (1, 2, 4, 8, 16, 32, 64), "samples": {"quadratics": 196_608, "random MDP": 131_072}, "lengths": 6, "seeds": 24,
-        "searched": (1, 8, 64),
     },
 }  # fmt: skip
 
@@ -57,7 +56,7 @@ def reach(agents: tuple[int, ...], runs: list[Measured], steps: list[Steps], len
     return Reach(eps, agents, found, fitted, ("outside the regime for some N",) if outside else ())
 
 
-def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: int, seeds: int, searched: tuple[int, ...]) -> Result:
+def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: int, seeds: int) -> Result:
     """Runs the experiment.
 
     Args:
@@ -66,7 +65,6 @@ def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: i
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R for each N.
         seeds: repetitions.
-        searched: the N for which the best of a grid of step-sizes is also measured.
     """
     rows, points, constants = [], [], {}
 
@@ -77,7 +75,7 @@ def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: i
         points.extend(line("trajectories per agent", found.trajectories, "N", found.agents, **keys))
 
     for at, (problem, most) in enumerate(samples.items()):
-        on, parts, runs, bold = PROBLEMS[problem](), [], [], 0.0
+        on, parts, runs = PROBLEMS[problem](), [], []
         for number_of, count in enumerate(agents):
             tell(f"{problem}, N = {count}", (at + number_of / len(agents)) / len(samples))
             rounds = np.maximum(1, np.round(most * 2.0 ** np.arange(1 - lengths, 1) / (count * K))).astype(int)
@@ -88,13 +86,6 @@ def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: i
             for length in (-2, 1) if name == BOLDEST and lengths > 4 else (-2,):
                 found = reach(agents, [run[name] for run in runs], [steps[name] for steps in parts], length)
                 add(name, found, name != "PAvg" and length == -2)
-                bold = found.eps if name == BOLDEST and length == -2 else bold
-        grid = [grids(on.constants, count, K, most // (count * K)) for count in searched]
-        done = [measure(on, FEDSVRPG_M, own, count, K, SEARCH_SEEDS) for own, count in zip(grid, searched, strict=True)]
-        for name in grid[0] if grid else ():
-            counts, pairs = np.array(searched), [(run[name], own[name]) for run, own in zip(done, grid, strict=True)]
-            best = search(pairs, counts, K, np.full(len(counts), bold), counts)
-            add(name, Reach(bold, searched, best.samples, best.slope, ("largest lambda of the grid",) if best.edge else ()), False)
         least = min(float(run[name].ess.min()) for run in runs for name in run if name != "PAvg")
         constants[problem] = on.constants._asdict() | {"least effective share of weights": least}
     given = {"quantity": "trajectories per agent", "x": "N", "series": ("method", "eps"), "x_log": True, "y_log": True}

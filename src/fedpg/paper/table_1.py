@@ -18,17 +18,14 @@ import numpy as np
 from fedpg import policies, trees
 from fedpg.communication import measure as communication
 from fedpg.envs import tabular
-from fedpg.envs.tabular import MDP
 from fedpg.paper import verdict
 from fedpg.paper.fits import bootstrap, geometric, slope
-from fedpg.paper.jobs import cached, parallel
+from fedpg.paper.jobs import parallel
 from fedpg.paper.method import METHODS, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
 from fedpg.paper.task import Task, doors, measure
 from fedpg.problem import exact_policy_gradient
-from fedpg.report.statistics import Estimate
-from fedpg.rounds import HEALTHY
-from fedpg.simulate import simulator
+from fedpg.runs.sweep import Curves
 
 TITLE = "Table 1, measured"
 SOURCE = "Wang et al., Momentum for the Win, ICML 2024, Table 1"
@@ -77,15 +74,10 @@ CLAIMS = {
     "FedSVRPG-M": Claim(True, 1.0, True, True),
     "FedHAPG-M": Claim(True, 1.0, True, True),
 }
-EVERYBODY = tuple(
-    name
-    for name in METHODS
-    if name not in ("heavy ball", "N-HARPG", "authors' SVRPG", "authors' HAPG", "local only", "pooled", "PAvg, exact")
-)
-"""HARPG takes N-HARPG's place: steps of constant length settle nowhere. PAvg with exact gradients is PAvg here, and projected
-PAvg has a gradient in probabilities, which cannot be compared."""
-
-
+LEFT_OUT = ("heavy ball", "N-HARPG", "authors' SVRPG", "authors' HAPG", "local only", "pooled", "PAvg, exact", "PAvg, projected")
+"""HARPG takes N-HARPG's place, whose steps of constant length settle nowhere. PAvg with exact gradients is PAvg here, and the gradient of
+projected PAvg is one in probabilities, which cannot be compared."""
+EVERYBODY = tuple(name for name in METHODS if name not in LEFT_OUT)
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
         "methods": ("PAvg", "FedSVRPG-M", "Fast-FedPG"), "local_steps": (8,), "rest": (150, 4), "noisy": ("PAvg",), "agents": (3, 6, 12),
@@ -99,92 +91,30 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 class Rest(NamedTuple):
-    """Where a method ended, by seed, (S,) each; NaN where it failed.
+    """A method with exact gradients at rounds 0, 9R/10 and R, also with identical agents, and how far agents moved in the first round."""
 
-    Attributes:
-        at: |grad J|^2.
-        before: |grad J|^2 at nine tenths of the rounds.
-        start: |grad J|^2 at theta_0.
-        objective, start_objective: J at the end and at theta_0.
-        drift: how far agents moved from theta_0 in round 0, mean of squares.
-        identical: `at`, with identical agents.
-    """
-
-    at: np.ndarray
-    before: np.ndarray
-    start: np.ndarray
-    objective: np.ndarray
-    start_objective: np.ndarray
-    drift: np.ndarray
-    identical: np.ndarray
+    different: Curves
+    identical: Curves
+    drift: float
 
 
 def settle(name: str, local_steps: int, rounds: int, seeds: int) -> Rest:
-    """Runs one method in double precision, on `seeds` federations and on as many of identical agents; cached."""
-    method = METHODS[name]
-
-    def agents(key: jax.Array, seed: jax.Array) -> MDP:
-        """Seed S + s has the first agent of seed s three times."""
-        different = doors(jax.random.fold_in(jax.random.key(ROOT), seed % seeds))
-        return trees.select(seed < seeds, different, trees.broadcast(trees.take(different, 0), AT_REST.agents))
-
-    def make() -> Rest:
-        with jax.enable_x64(True):
-            problem = AT_REST.problem(method)
-            steps = {"local_lr": PATH / local_steps, "global_lr": SERVER} | STEPS.get(name, {})
-            sim = simulator(problem, method.make(problem, local_steps=local_steps, **steps), agents, seeds=2 * seeds)
-            state, found, late = sim.init(jax.random.key(ROOT)), [], 9 * rounds // 10
-            for count in (0, 1, late - 1, rounds - late):  # one round by itself: at the fixed point all agents stand still
-                state, info = sim.run(state, count)
-                scores, healthy = sim.evaluate(state), np.asarray(state.rows.failed) == HEALTHY
-                values = scores.grad_norm_sq, scores.objective.mean(axis=1), info.latest.drift_sq
-                found.append(np.where(healthy, np.stack(values), np.nan))
-        (start, start_objective, _), (_, _, drift), (before, _, _), (at, objective, _) = found
-        own = slice(0, seeds)
-        return Rest(at[own], before[own], start[own], objective[own], start_objective[own], drift[own], at[seeds:])
-
-    return cached(("table-1", name, local_steps, rounds, seeds), make)
+    """Runs one method in double precision."""
+    task, when = dataclasses.replace(AT_REST, local_steps=local_steps), [0, 9 * rounds // 10, rounds]
+    steps = {"local_lr": PATH / local_steps, "global_lr": SERVER} | STEPS.get(name, {})
+    settings = {"local_lr": [steps.pop("local_lr")]}
+    twins = dataclasses.replace(task, options={"identical": True})
+    found = [measure(each, METHODS[name], settings, seeds=seeds, root=ROOT, rounds=when, **steps) for each in (task, twins)]
+    sim = task.simulator(METHODS[name], settings, 1, **steps)
+    _, info = sim.run(sim.init(jax.random.key(ROOT)), 1)  # at the fixed point all agents stand still
+    return Rest(*found, float(info.latest.drift_sq[0]))
 
 
-class Noise(NamedTuple):
-    """A method's runs with sampled gradients, for n numbers of agents, E step-sizes and S seeds.
-
-    Attributes:
-        agents: every N, (n,).
-        gradients: |grad J|^2, mean over the last half of the rounds, as a share of the start's mean over seeds, (S, n, E).
-        gains: J after the last round less that of the start, (S, n, E).
-        per_agent: trajectories of an agent in a round.
-        server: trajectories of the server in a round.
-    """
-
-    agents: np.ndarray
-    gradients: np.ndarray
-    gains: np.ndarray
-    per_agent: float
-    server: int
-
-
-def wander(name: str, counts: tuple[int, ...], rounds: int, seeds: int) -> Noise:
-    """Runs one method for every N and step-size, one trajectory per local step."""
-    first = rounds - (EVALUATIONS - 1) * max(1, rounds // (2 * EVALUATIONS))
-    when = [0, *range(first, rounds + 1, max(1, rounds // (2 * EVALUATIONS)))]
-    found = [
-        measure(dataclasses.replace(NOISY, agents=count), METHODS[name], {"local_lr": ETAS}, seeds=seeds, root=ROOT, rounds=when)
-        for count in counts
-    ]
-    start = np.mean([each.grad_norm_sq[..., 0] for each in found])
-    settled = np.stack([each.grad_norm_sq[..., 1:].mean(-1) for each in found]) / start  # (n, E, S)
-    gains = np.stack([each.objective[..., -1] - each.objective[..., 0] for each in found])
-    # What the federation draws in a round is linear in N: the agents' part, and the server's.
-    spent = [(each.trajectories[..., -1] - each.trajectories[..., 0]).max() / rounds for each in found]
-    per_agent, server = np.polyfit(counts, spent, 1) if len(counts) > 1 else (spent[0] / counts[0], 0.0)
-    shares = np.where(np.isnan(settled), LOST, settled)
-    return Noise(np.array(counts), *(np.moveaxis(x, -1, 0) for x in (shares, gains)), round(float(per_agent), 6), round(float(server)))
-
-
-def exponents(noise: Noise) -> list[Estimate]:
-    """p at every step-size, with its interval over seeds."""
-    return [bootstrap(noise.gradients[..., e], lambda means: -slope(noise.agents, means)) for e in range(noise.gradients.shape[-1])]
+def wander(name: str, counts: tuple[int, ...], rounds: int, seeds: int) -> list[Curves]:
+    """Runs one method for every N and step-size, one trajectory per local step; evaluated at round 0 and in the last half."""
+    when = [0, *np.unique(np.linspace(rounds / 2, rounds, EVALUATIONS).astype(int))]
+    tasks = [dataclasses.replace(NOISY, agents=count) for count in counts]
+    return [measure(task, METHODS[name], {"local_lr": ETAS}, seeds=seeds, root=ROOT, rounds=when) for task in tasks]
 
 
 def sent(method: Method) -> dict[str, float]:
@@ -198,49 +128,52 @@ def sent(method: Method) -> dict[str, float]:
     return {"floats up": counted.round_up / size, "floats down": counted.round_down / size, "exchanges": 1 + len(algorithm.prelude)}
 
 
-def claimed(ruling: verdict.Verdict, paper: bool | None) -> verdict.Verdict:
-    """A verdict with what the paper says."""
-    return msgspec.structs.replace(ruling, paper=paper)
-
-
-def rest_rows(name: str, rests: dict[int, Rest], pavg: Rest, best: np.ndarray) -> list[Row]:
-    """A method's rows with exact gradients, by K; `pavg` is PAvg at the largest K, `best` the best J that any method found, by seed."""
-    rows, many, claim = [], max(rests), CLAIMS.get(name)
-    keys = {"task": "doors", "method": name}
+def rest_rows(name: str, rests: dict[int, Rest], pavg: np.ndarray, best: np.ndarray) -> list[Row]:
+    """A method's rows with exact gradients, by K; `pavg` is PAvg's |grad J|^2 at the largest K, `best` the best J of any method, (S,)."""
+    rows, many, claim, keys = [], max(rests), CLAIMS.get(name), {"task": "doors", "method": name}
     for steps, rest in sorted(rests.items()):
-        left = rest.at / rest.start
-        share = geometric(left)
-        ruling = verdict.Verdict(
-            "holds" if share.high < EXACT else "fails", "below", EXACT, paper=claim.exact if claim and steps == many else None
-        )
+        start, before, at = rest.different.grad_norm_sq[0].T
+        share = geometric(at / start)
+        paper = claim.exact if claim and steps == many else None
+        ruling = verdict.Verdict("holds" if share.high < EXACT else "fails", "below", EXACT, paper=paper)
         # Any floor above rounding that moved by 1 % over the last tenth.
-        moving = np.nanmax(np.where(left > EXACT, np.abs(rest.before / rest.at - 1.0), 0.0)) > 0.01 and ruling.outcome == "fails"
+        moving = np.nanmax(np.where(at / start > EXACT, np.abs(before / at - 1.0), 0.0)) > 0.01 and ruling.outcome == "fails"
         rows.append(row("floor", share, K=steps, verdict=ruling, flags=("not settled",) if moving else (), **keys))
-    rest, keys = rests[many], keys | {"K": many}
-    moved = np.nanmax(rest.drift) > 0
-    ruling = verdict.Verdict("holds" if moved else "fails", "above", 0.0, paper=claim.local_updates if claim else None)
-    rows.append(exactly("local updates", np.nanmean(rest.drift > 0), len(rest.drift), verdict=ruling, **keys))
+    keys |= {"K": many}
+    moves = rests[many].drift > 0
+    ruling = verdict.Verdict("holds" if moves else "fails", "above", 0.0, paper=claim.local_updates if claim else None)
+    rows.append(exactly("local updates", float(moves), verdict=ruling, **keys))
     if name != PAVG.name:
-        rows.append(row("floor", geometric(rest.at / pavg.at), against=PAVG.name, comparison="/", **keys))
-    gain = over_seeds((rest.objective - rest.start_objective) / (best - rest.start_objective))
-    rows.append(row("share of gain", gain, verdict=claimed(verdict.at_least(gain, ENOUGH), claim.heterogeneity if claim else None), **keys))
-    rows.append(row("heterogeneity cost", geometric(np.maximum(rest.at, LEAST) / np.maximum(rest.identical, LEAST)), **keys))
-    return rows
+        rows.append(row("floor", geometric(at / pavg), against=PAVG.name, comparison="/", **keys))
+    first, _, last = rests[many].different.objective[0].T
+    gain = over_seeds((last - first) / (best - first))
+    ruling = msgspec.structs.replace(verdict.at_least(gain, ENOUGH), paper=claim.heterogeneity if claim else None)
+    rows.append(row("share of gain", gain, verdict=ruling, **keys))
+    twins = rests[many].identical.grad_norm_sq[0, :, -1]
+    return [*rows, row("heterogeneity cost", geometric(np.maximum(at, LEAST) / np.maximum(twins, LEAST)), **keys)]
 
 
-def noise_rows(name: str, noise: Noise) -> tuple[list[Row], list[Row]]:
+def noise_rows(name: str, found: list[Curves], counts: tuple[int, ...], rounds: int) -> tuple[list[Row], list[Row]]:
     """A method's exponents, the paper's beside that of short steps, and what it draws; and points for the methods of the paper."""
-    rows, claim, keys = [], CLAIMS.get(name), {"task": "doors", "method": name, "K": NOISY.local_steps}
-    for e, (eta, fit) in enumerate(zip(ETAS, exponents(noise), strict=True)):
-        collapsed = (np.nan_to_num(noise.gains[..., e], nan=-np.inf).mean(axis=0) < 0).any()
-        ruling = {"published": claim.exponent, "verdict": verdict.covers(fit, claim.exponent, TOLERANCE)} if claim and e == 0 else {}
+    rows, points, claim, keys = [], [], CLAIMS.get(name), {"task": "doors", "method": name, "K": NOISY.local_steps}
+    start = np.mean([each.grad_norm_sq[..., 0] for each in found])
+    settled = np.stack([each.grad_norm_sq[..., 1:].mean(-1) for each in found], axis=-1) / start  # (E, S, n)
+    gains = np.stack([each.objective[..., -1] - each.objective[..., 0] for each in found], axis=-1)
+    for eta, shares, gain in zip(ETAS, np.where(np.isnan(settled), LOST, settled), gains, strict=True):
+        fit = bootstrap(shares, lambda means: -slope(np.array(counts), means))
+        collapsed = (np.nan_to_num(gain, nan=-np.inf).mean(axis=0) < 0).any()
+        ruling = {}
+        if claim and eta == ETAS[0]:
+            ruling = {"published": claim.exponent, "verdict": verdict.covers(fit, claim.exponent, TOLERANCE)}
+            points += line("noise", bootstrap(shares, lambda means: means), "N", counts, eta=eta, **keys)
         rows.append(
             row("exponent in N", fit, eta=eta, flags=("J falls below its start for some N",) if collapsed else (), **keys, **ruling)
         )
-    rows.append(exactly("trajectories", noise.per_agent, **keys))
-    rows += [exactly("server trajectories", noise.server, **keys)] if noise.server else []
-    points = line("noise", bootstrap(noise.gradients[..., 0], lambda means: means), "N", noise.agents, eta=ETAS[0], **keys) if claim else []
-    return rows, points
+    # What the federation draws in a round is linear in N: the agents' part, and the server's.
+    spent = [(each.trajectories[..., -1] - each.trajectories[..., 0]).max() / rounds for each in found]
+    per_agent, server = np.polyfit(counts, spent, 1)
+    rows.append(exactly("trajectories", round(per_agent, 6), **keys))
+    return rows + ([exactly("server trajectories", round(server), **keys)] if round(server) else []), points
 
 
 def run(
@@ -271,12 +204,13 @@ def run(
         wander, [(name, agents, *noise) for name in noisy], threads=threads, tell=lambda share: tell("speed-up", 0.4 + 0.6 * share)
     )
     by_name = dict(zip(noisy, wandered, strict=True))
-    best = np.nanmax([own[many].objective for own in rests.values()], axis=0)
+    best = np.nanmax([own[many].different.objective[0, :, -1] for own in rests.values()], axis=0)
+    pavg = rests[PAVG.name][many].different.grad_norm_sq[0, :, -1]
     for name, own in rests.items():
-        rows += rest_rows(name, own, rests[PAVG.name][many], best)
+        rows += rest_rows(name, own, pavg, best)
         rows += [exactly(quantity, value, task="doors", method=name) for quantity, value in sent(METHODS[name]).items()]
         if name in by_name:
-            table, drawn = noise_rows(name, by_name[name])
+            table, drawn = noise_rows(name, by_name[name], agents, noise[0])
             rows, points = rows + table, points + drawn
     settings = {"exact": dataclasses.asdict(AT_REST), "sampled": dataclasses.asdict(NOISY), "eta K": PATH, "etas": ETAS, "root": ROOT}
     plots = [

@@ -84,6 +84,8 @@ class Task:
     """Episodes of an evaluation, where it is not exact."""
     exact: bool = False
     """Exact gradients instead of sampled ones."""
+    dishonest: bool = False
+    """Agents may misreport their trajectories."""
 
     def federation(self) -> Federation:
         """The environment and its agents."""
@@ -91,7 +93,8 @@ class Task:
             return Federation(None, lambda key, seed: bowls(key, self.agents, self.heterogeneity))
         if self.env == "doors":
             # Agents i and i + 3 are the same, so that J is the same for every N that is divisible by 3.
-            return Federation(tabular.environment("doors", 3, 3), lambda key, seed: trees.take(doors(key), jnp.arange(self.agents) % 3))
+            which = jnp.arange(self.agents) % (1 if self.options.get("identical") else 3)
+            return Federation(tabular.environment("doors", 3, 3), lambda key, seed: trees.take(doors(key), which))
         if self.env == "mixture":
             return Federation(tabular.environment("mixture", 5, 5), lambda key, seed: mixture(key, seed, self.agents))
         return envs.make(self.env, self.agents, self.heterogeneity, self.options)
@@ -107,6 +110,7 @@ class Task:
         return policy_gradient(
             environment, policy, horizon=self.horizon, discount=self.discount, batch_size=self.batch,
             baseline=method.baseline or self.baseline, importance=method.importance or self.importance, eval_episodes=self.eval_episodes,
+            dishonest=self.dishonest,
         )  # fmt: skip
 
     def simulator(self, method: Method, settings: dict[str, Any], seeds: int, **fixed: Any) -> Simulator:
