@@ -11,7 +11,7 @@ from fedpg.envs.base import Box, Discrete
 from fedpg.envs.tabular import environment
 from fedpg.policies import categorical, custom, direct, gaussian, softmax
 from fedpg.policies.distributions import Normal, divergence, outputs_of
-from fedpg.policies.normalised import normalised
+from fedpg.policies.scaled import scaled
 from helpers.compare import random_params
 from helpers.worlds import CLOCK, POINT
 
@@ -53,14 +53,14 @@ def test_divergence_of_normals_is_the_integral():
     assert float(divergence(first, first)) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_gaussian_and_a_normalised_policy_say_what_they_draw_from():
+def test_the_outputs_of_gaussian_and_scaled_policies():
     policy = gaussian(POINT, hidden=(4,))
     params, seen = random_params(policy, 1), jnp.array([0.2, -1.0, 0.5])
     said = policy.outputs(params, seen)
     np.testing.assert_allclose(policy.act(jnp.zeros(2), params, seen), said.mean, atol=1e-6)
     np.testing.assert_array_equal(said.log_std, params["log_std"])
-    scaled = normalised(policy, (3,))
-    wide = scaled.init(jax.random.key(0))
+    on_scaled = scaled(policy, (3,))
+    wide = on_scaled.init(jax.random.key(0))
     wide = wide._replace(inner=params, scale=wide.scale._replace(deviation=2.0 * jnp.ones(3)))
-    np.testing.assert_allclose(scaled.outputs(wide, 2.0 * seen).mean, said.mean, atol=1e-6)
-    assert normalised(custom(policy.init, policy.act, policy.log_prob), (3,)).outputs is None
+    np.testing.assert_allclose(on_scaled.outputs(wide, 2.0 * seen).mean, said.mean, atol=1e-6)
+    assert scaled(custom(policy.init, policy.act, policy.log_prob), (3,)).outputs is None

@@ -1,4 +1,4 @@
-"""Policies by name: the natural one for each environment, and one clear line when it cannot be."""
+"""Policies by name: the one that fits each environment, sizes of networks, and mistakes."""
 
 from __future__ import annotations
 
@@ -33,6 +33,25 @@ def test_params_have_the_documented_shape(name: str, world, keys: set[str], numb
     params = jax.eval_shape(make(name, world).init, jax.random.key(0))
     assert set(params) == keys
     assert size(params) == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "hidden", "numbers"),
+    [
+        ("auto", CARTPOLE, (64, 64), (4 * 64 + 64) + (64 * 64 + 64) + (64 * 2 + 2)),
+        ("gaussian", POINT, (5,), (3 * 5 + 5) + (5 * 2 + 2) + 2),
+        ("gaussian", POINT, (), (3 * 2 + 2) + 2),
+        ("auto", TINY, (6,), (3 * 6 + 6) + (6 * 4 + 4)),
+    ],
+)
+def test_hidden_layers(name: str, world, hidden: tuple[int, ...], numbers: int) -> None:
+    assert size(jax.eval_shape(make(name, world, hidden).init, jax.random.key(0))) == numbers
+
+
+@pytest.mark.parametrize(("name", "hidden", "message"), [("softmax", (8,), "has no hidden layers"), ("categorical", (8, 0), "at least 1 unit")])
+def test_impossible_hidden_layers_are_user_errors(name: str, hidden: tuple[int, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make(name, TINY, hidden)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A normalised policy is the policy inside, on scaled observations, with a scale that gradients leave alone."""
+"""A scaled policy is the policy inside on scaled observations, with a scale that gradients do not move."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedpg.errors import UserError
 from fedpg.gradients.batch import weighted_gradient
 from fedpg.moments import Moments
 from fedpg.policies import gaussian
-from fedpg.policies.normalised import Scale, normalised, scale_of
+from fedpg.policies.scaled import Scale, scale_of, scaled
 from fedpg.problem import policy_gradient
 from helpers.slide import TRACED
 
 INNER = gaussian(TRACED, hidden=(4,))
-POLICY = normalised(INNER, (2,))
+POLICY = scaled(INNER, (2,))
 SCALE = Scale(jnp.array([3.0, -1.0]), jnp.array([2.0, 0.5]))
 
 
@@ -74,7 +74,7 @@ def test_a_hessian_vector_product_sees_the_scale_move(params):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
 
 
-def test_states_without_numbers_cannot_be_normalised():
+def test_indices_of_states_cannot_be_scaled():
     tables = family("random-mdp")
-    with pytest.raises(UserError, match="cannot be normalised"):
-        policies.make("auto", tables.environment(tables.options()), normalised=True)
+    with pytest.raises(UserError, match="cannot be scaled"):
+        policies.make("auto", tables.environment(tables.options()), scaled=True)
