@@ -75,7 +75,7 @@ def test_one_call_or_many_and_compiled_once():
     apart, _ = sim.run(state, 2)
     apart, _ = sim.run(apart._replace(rows=jax.tree.map(np.asarray, apart.rows)), 1, accumulate=True)  # as a checkpoint has it
     sim.evaluate(apart)
-    apart, info = sim.run(apart, 2, accumulate=True)
+    apart, _ = sim.run(apart, 2, accumulate=True)
     same_bits(apart.rows, whole.rows)
     assert sim.compilations == {"start": 1, "run": 1, "evaluate": 1, "params": 0}
     blank = sim.blank(KEY)

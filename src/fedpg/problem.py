@@ -17,9 +17,9 @@ from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
 from fedpg.gradients import batch, exact, hvp, tabular
-from fedpg.gradients import dishonest as suspects
 from fedpg.gradients.batch import Choices, Usage, total_usage
 from fedpg.gradients.exact import Exact
+from fedpg.gradients.dishonest import sampler as dishonest_sampler
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import KINDS, Weights
 from fedpg.policies.base import Policy
@@ -121,7 +121,8 @@ def policy_gradient(
     if counted:
         estimator = tabular.estimator(environment, policy, choices)
     else:
-        estimator = batch.estimator(environment, policy, choices, suspects.sampler(environment, policy, horizon) if dishonest else None)
+        draw = dishonest_sampler(environment, policy, horizon) if dishonest else None
+        estimator = batch.estimator(environment, policy, choices, draw)
     episodes = batch.sampler(environment, policy, horizon)
 
     def weighted_gradient(sample: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:

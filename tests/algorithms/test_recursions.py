@@ -12,10 +12,10 @@ from fedpg.algorithms import ALGORITHMS, fast_fedpg, fedavg_m, fedsvrpg_s, mfpo,
 from fedpg.algorithms.fast_fedpg import CORRECTIONS
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
-from fedpg.simulate_plain import Debug
+from fedpg.simulate_plain import PlainSimulator
 from helpers import loops
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, bowl, make
+from helpers.federations import SMALL, bowl, make, run
 from helpers.loops import BETA, ETA, RATE, ROUNDS, STEPS
 
 COMMON = {"local_lr": ETA, "global_lr": RATE, "local_steps": STEPS}
@@ -50,24 +50,15 @@ def test_recursions_on_quadratics_by_hand(label, float64):
     by_hand, settings = LOOPS[label]
     small = bowl()
     algorithm = ALGORITHMS[label.partition(",")[0]](small.problem, **COMMON, **settings)
-    engine = Debug(small.problem, algorithm, small.agents_of)
-    engine.start()
-    engine.advance(0, ROUNDS)
-    expected = by_hand(loops.Bowls(trees.take(engine.agents(), 0)), np.zeros(4))
-    np.testing.assert_allclose(engine.state().server.shared.params[0], expected, rtol=1e-11)
-
-
-def run(small, algorithm, rounds=3):
-    engine = Debug(small.problem, algorithm, small.agents_of)
-    engine.start()
-    engine.advance(0, rounds)
-    return engine.state()
+    ran = run(small, algorithm, ROUNDS, engine=PlainSimulator)
+    expected = by_hand(loops.Bowls(trees.take(ran.state.agents, 0)), np.zeros(4))
+    np.testing.assert_allclose(ran.shared.params[0], expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("world", ["bowl", "random-mdp"])
 def test_fedprox_without_a_spring_and_scaffold_with_equal_variates_are_pavg_bit_for_bit(world):
     small = SMALL[world]()
-    agents, keys = small.agents_of(jax.random.key(1)), jax.random.split(jax.random.key(0), 3)
+    agents, keys = small.agents(jax.random.key(1)), jax.random.split(jax.random.key(0), 3)
 
     def after_a_round(algorithm, variates=None):
         """Params after a round; with `variates`, c and the c_i are these numbers everywhere."""
@@ -93,18 +84,18 @@ def test_fedavg_m_is_fedsvrpg_s_without_look_back_and_with_the_printed_server():
     without = {"lookback": "none", "gain": 1.0, "stretch": 1.0, "plain_rounds": 1}
     one, other = fedavg_m(small.problem, **settings), fedsvrpg_s(small.problem, **without, **settings)
     assert one.name == "fedavg-m"
-    assert_trees_close(run(small, one).server.shared, run(small, other).server.shared)
+    assert_trees_close(*(run(small, algorithm, 3, engine=PlainSimulator).shared for algorithm in (one, other)))
 
 
-def by_parts(algorithm, key, server, states, agents, weights=None):
-    """A round in which agents of weight 0 keep their state: server, agent states, what the last exchange cost."""
+def by_parts(algorithm, key, server, states, agents, present=None):
+    """A round in which absent agents keep their state: server, agent states, what the last exchange cost."""
     count = jax.tree.leaves(agents)[0].shape[0]
-    weights = jnp.ones(count) if weights is None else weights
+    present = jnp.ones(count) if present is None else present
     for number, exchange in enumerate((*algorithm.prelude, algorithm)):
         keys = jax.random.split(jax.random.fold_in(key, number), count)
         messages, after, infos = jax.vmap(exchange.local_update, (0, None, 0, 0))(keys, server.shared, states, agents)
-        states = jax.vmap(trees.select)(weights > 0, after, states)
-        server, _ = exchange.aggregate(server, messages, weights)
+        states = jax.vmap(trees.select)(present > 0, after, states)
+        server, _ = exchange.aggregate(server, messages, present)
     return server, states, infos
 
 
@@ -112,9 +103,9 @@ def test_scaffolds_variate_is_the_mean_of_all_agents_whoever_was_absent():
     small = bowl(noise=0.3)
     algorithm = scaffold(small.problem, local_lr=0.05, local_steps=3)
     server, state = algorithm.init(jnp.zeros(4))
-    states, agents = trees.broadcast(state, 3), small.agents_of(jax.random.key(1))
-    for r, weights in enumerate(([1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 1, 1])):
-        server, states, _ = by_parts(algorithm, jax.random.key(r), server, states, agents, jnp.array(weights, float))
+    states, agents = trees.broadcast(state, 3), small.agents(jax.random.key(1))
+    for r, present in enumerate(([1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 1, 1])):
+        server, states, _ = by_parts(algorithm, jax.random.key(r), server, states, agents, jnp.array(present, float))
         np.testing.assert_allclose(server.shared.variate, states.variate.mean(0), atol=1e-5)
     assert np.abs(server.shared.variate).max() > 0.1
 
@@ -133,7 +124,7 @@ def test_every_batch_is_counted(factory, own, batches):
     small = bowl()
     algorithm = factory(small.problem, local_lr=0.02, local_steps=3, **own)
     server, state = algorithm.init(jnp.zeros(4))
-    agent = trees.take(small.agents_of(jax.random.key(1)), 0)
+    agent = trees.take(small.agents(jax.random.key(1)), 0)
     _, _, info = algorithm.local_update(jax.random.key(0), server.shared, state, agent)
     assert int(info.usage.trajectories) == batches
     first = [exchange.local_update(jax.random.key(0), server.shared, state, agent)[2] for exchange in algorithm.prelude]
@@ -163,6 +154,6 @@ def test_values_that_mean_nothing(name, settings, message):
 def test_pavg_is_mfpo_and_nharpg_at_beta_one(float64):
     """In exact arithmetic; N-HARPG with its plain step."""
     small = bowl()
-    plain = run(small, pavg(small.problem, **COMMON)).server.shared.params
+    plain = run(small, pavg(small.problem, **COMMON), 3, engine=PlainSimulator).shared.params
     for algorithm in (mfpo(small.problem, beta=1.0, **COMMON), nharpg(small.problem, beta=1.0, step="plain", u0_batches=0, **COMMON)):
-        assert_trees_close(run(small, algorithm).server.shared.params, plain, rtol=1e-12)
+        assert_trees_close(run(small, algorithm, 3, engine=PlainSimulator).shared.params, plain, rtol=1e-12)

@@ -6,45 +6,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fedpg.exact_problem import exact_problem
 
-from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, nharpg
 from fedpg.envs.tabular import MDP, environment
 from fedpg.gradients import exact
 from fedpg.policies import softmax
-from fedpg.problem import policy_gradient
-from fedpg.simulate import Simulator
+from fedpg.problem import exact_policy_gradient, policy_gradient
 from helpers import loops
 from helpers.compare import normal_like, random_params
 from helpers.enumeration import DISCOUNT, HORIZON, tiny_mdp
-from helpers.federations import bowl
+from helpers.federations import Small, bowl, run
 
 
-@pytest.fixture(autouse=True)
-def compile_quickly(monkeypatch):
-    monkeypatch.setattr(simulator, "COMPILER_OPTIONS", {"cpu": {"xla_backend_optimization_level": 0}})
-
-
-def settled(problem, agents_of, name, local_lr, rounds, **own):
-    engine = Simulator(problem, ALGORITHMS[name](problem, local_lr=local_lr, local_steps=5, **own), agents_of)
-    engine.start()
-    engine.advance(0, rounds)
-    return engine
+def settled(small, name, local_lr, rounds, **own):
+    return run(small, ALGORITHMS[name](small.problem, local_lr=local_lr, local_steps=5, **own), rounds)
 
 
 @pytest.mark.parametrize("name", ["scaffold", "fast-fedpg", "pavg", "fedprox", "fedavg-m", "mfpo", "nharpg"])
 def test_on_quadratics(name, float64):
     """SCAFFOLD and Fast-FedPG rest where grad J = 0, to the last digits; the others, with K > 1, elsewhere."""
     small = bowl()
-    engine = settled(small.problem, small.agents_of, name, 0.05, 600, **({"step": "plain"} if name == "nharpg" else {}))
-    optimum = loops.Bowls(trees.take(engine.agents(), 0)).optimum()
-    gap = np.abs(engine.state().server.shared.params[0] - optimum).max()
+    ran = settled(small, name, 0.05, 600, **({"step": "plain"} if name == "nharpg" else {}))
+    optimum = loops.Bowls(trees.take(ran.state.agents, 0)).optimum()
+    gap = np.abs(ran.shared.params[0] - optimum).max()
     assert gap < 1e-10 if name in ("scaffold", "fast-fedpg") else gap > 1e-3
 
 
-def torn(key):
+def torn(key, seed):
     """Two agents in one place with two actions. Each is paid once, then all is over: one for action 0, 1; one for action 1, 2.25.
 
     With p the chance of action 0 and gamma = 1/2: J_1 = p / (1 - (1-p)/2), J_2 = 2.25 (1-p) / (1 - p/2), both concave in p. Their mean
@@ -60,10 +49,10 @@ def torn(key):
 @pytest.mark.parametrize("name", ["scaffold", "fast-fedpg", "pavg"])
 def test_on_agents_who_are_torn(name, float64):
     world = environment("torn", 2, 2)
-    problem = exact_problem(world, softmax(world), discount=0.5)
-    engine = settled(problem, torn, name, 0.5, 300)
-    chance = jax.nn.softmax(engine.state().server.shared.params["logits"][0, 0])[0]
-    at_rest = engine.evaluate(300).grad_norm_sq[0]
+    problem = exact_policy_gradient(world, softmax(world), discount=0.5)
+    ran = settled(Small(problem, torn), name, 0.5, 300)
+    chance = jax.nn.softmax(ran.shared.params["logits"][0, 0])[0]
+    at_rest = ran.sim.evaluate(ran.state).grad_norm_sq[0]
     if name == "pavg":
         assert abs(chance - 0.2) > 0.01
         assert at_rest > 1e-5

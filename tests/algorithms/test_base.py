@@ -1,4 +1,4 @@
-"""The pieces algorithms are made of."""
+"""The functions that algorithms are made of, and the table of algorithms."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ import pytest
 
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, base, fedsvrpg_m
-from fedpg.algorithms.aggregation import mean
 from fedpg.algorithms.pooled import pool
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
-from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, bowl, make
+from helpers.federations import SMALL, bowl, make, run
 
 
 def test_mean_ignores_the_absent_even_if_they_sent_nonsense():
     sent = {"a": jnp.array([[1.0, 2.0], [3.0, 4.0], [jnp.nan, jnp.inf]])}
-    np.testing.assert_allclose(mean(sent, jnp.array([1.0, 3.0, 0.0]))["a"], [2.5, 3.5])
-    np.testing.assert_allclose(mean(sent, jnp.zeros(3))["a"], [0.0, 0.0])
+    np.testing.assert_allclose(base.mean(sent, jnp.array([1.0, 3.0, 0.0]))["a"], [2.5, 3.5])
+    np.testing.assert_allclose(base.mean(sent, jnp.zeros(3))["a"], [0.0, 0.0])
 
 
 def test_initial_direction_is_the_mean_of_b_batches():
@@ -32,13 +30,10 @@ def test_initial_direction_is_the_mean_of_b_batches():
     found = {}
     for batches in (1, 400):
         small = bowl(noise=1.0)
-        engine = Simulator(small.problem, make("fedsvrpg-m", small.problem, u0_batches=batches), small.agents_of, seeds=50)
-        engine.start()
-        bowls = engine.agents()
+        ran = run(small, make("fedsvrpg-m", small.problem, u0_batches=batches), rounds=0, seeds=50)
+        bowls = ran.state.agents
         exact = np.einsum("snij,snj->si", bowls.curvature, bowls.centre) / 3
-        errors = engine.state().server.shared.direction - exact
-        found[batches] = np.mean(errors**2)
-        assert engine.state().info.usage.trajectories[0] == 3 * batches
+        found[batches] = np.mean((ran.shared.direction - exact) ** 2)
     assert found[1] == pytest.approx(1 / 3, rel=0.3)
     assert found[400] == pytest.approx(1 / 1200, rel=0.3)
 
@@ -62,7 +57,7 @@ def test_impossible_hyper_parameters_are_refused(wrong):
 def test_one_program_sweeps_over_beta_and_the_step_size():
     """Hyper-parameters may be traced: vmap over them agrees with running each."""
     small = bowl(noise=0.1)
-    agents = small.agents_of(jax.random.key(0))
+    agents = small.agents(jax.random.key(0))
 
     def after_a_round(beta, eta):
         algorithm = fedsvrpg_m(small.problem, beta=beta, local_lr=eta, local_steps=3, u0_batches=0)
@@ -86,19 +81,11 @@ def test_total_adds_everything_but_takes_the_largest_weight():
 
 def test_a_pooled_problem_is_the_mean_of_its_agents():
     small = SMALL["random-mdp"]()
-    everyone, pooled = small.agents_of(jax.random.key(3)), pool(small.problem, 3)
+    everyone, pooled = small.agents(jax.random.key(3)), pool(small.problem, 3)
     params = {"logits": jax.random.normal(jax.random.key(1), (5, 5))}
-    other = {"logits": jax.random.normal(jax.random.key(2), (5, 5))}
     samples, memory = jax.jit(pooled.sample)(jax.random.key(0), params, everyone, pooled.init_memory())
-    alone = [trees.take(samples, i) for i in range(3)]
-    for method, arguments in (("gradient", (params,)), ("hessian_vector", (params, other))):
-        expected = trees.mean_axis0(trees.stack([jax.jit(getattr(small.problem, method))(one, *arguments) for one in alone]))
-        assert_trees_close(jax.jit(getattr(pooled, method))(samples, *arguments), expected, rtol=1e-4, atol=1e-6)
-    weighted, weights = jax.jit(pooled.weighted_gradient)(samples, other, params)
-    each = [jax.jit(small.problem.weighted_gradient)(one, other, params) for one in alone]
-    assert_trees_close(weighted, trees.mean_axis0(trees.stack([g for g, _ in each])), rtol=1e-4, atol=1e-6)
-    assert float(weights.count) == 6
-    assert float(weights.largest) == max(float(w.largest) for _, w in each)
+    each = [jax.jit(small.problem.gradient)(trees.take(samples, i), params) for i in range(3)]
+    assert_trees_close(jax.jit(pooled.gradient)(samples, params), trees.mean_axis0(trees.stack(each)), rtol=1e-4, atol=1e-6)
     assert int(pooled.usage(samples).trajectories) == 6
     assert jax.tree.leaves(memory)[0].shape[0] == 3
 
