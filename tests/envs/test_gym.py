@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedpg.envs import Box, Discrete
-from fedpg.envs.host import Member
 from fedpg.envs.gym import federation
+from fedpg.envs.host import Member
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
 

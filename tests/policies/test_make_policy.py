@@ -48,7 +48,9 @@ def test_hidden_layers(name: str, world, hidden: tuple[int, ...], numbers: int) 
     assert size(jax.eval_shape(make(name, world, hidden).init, jax.random.key(0))) == numbers
 
 
-@pytest.mark.parametrize(("name", "hidden", "message"), [("softmax", (8,), "has no hidden layers"), ("categorical", (8, 0), "at least 1 unit")])
+@pytest.mark.parametrize(
+    ("name", "hidden", "message"), [("softmax", (8,), "has no hidden layers"), ("categorical", (8, 0), "at least 1 unit")]
+)
 def test_impossible_hidden_layers_are_user_errors(name: str, hidden: tuple[int, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make(name, TINY, hidden)

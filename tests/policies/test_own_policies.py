@@ -11,6 +11,7 @@ import pytest
 
 from fedpg import envs, policies
 from fedpg.algorithms.pavg import pavg
+from fedpg.cli import main
 from fedpg.errors import UserError
 from fedpg.problem import policy_gradient
 from fedpg.simulate import simulator
@@ -35,9 +36,17 @@ def test_the_networks_of_the_examples_learn(name: str) -> None:
 @pytest.mark.parametrize("name", ["flax_policy.py:nnx_policy", "equinox_policy.py:policy"])
 def test_fedpg_train_takes_them(name: str, tmp_path: Path) -> None:
     """With observations scaled; checkpoints and policy files hold the params."""
-    flags = "--agents 2 --rounds 8 --eval-every 8 --local-steps 5 --batch 8 --horizon 100 --algorithm pavg --local-lr 0.1".split()
-    from fedpg.cli import main
-
+    settings = {
+        "algorithm": "pavg",
+        "agents": 2,
+        "rounds": 8,
+        "eval-every": 8,
+        "local-steps": 5,
+        "batch": 8,
+        "horizon": 100,
+        "local-lr": 0.1,
+    }
+    flags = [part for flag, value in settings.items() for part in (f"--{flag}", str(value))]
     assert not main(["train", "--policy", f"{EXAMPLES}/{name}", *flags, "--out", str(tmp_path / "run")])
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     returns = [np.mean(row["return"]) for row in rows]

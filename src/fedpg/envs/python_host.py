@@ -104,12 +104,6 @@ class PythonHost:
         else:
             self._free[part.index, part.lead].append(environment)
 
-    def close(self) -> None:
-        """Closes every environment that no session uses."""
-        for environments in self._free.values():
-            while environments:
-                close_quietly(environments.pop())
-
     def _divide(self, index: np.ndarray, start: np.ndarray) -> Iterator[Part]:
         """Single environments, and a vector environment for each run of lanes that are one agent's sample.
 

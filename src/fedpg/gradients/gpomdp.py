@@ -36,7 +36,7 @@ def returns_to_go(reward: jax.Array, discount: float) -> jax.Array:
 
 
 def coefficients(trajectory: Trajectory, baseline: jax.Array, discount: float) -> jax.Array:
-    """What multiplies grad log pi(a_t|s_t): G_t - gamma^t b_t, zero after the end. Shape (H,)."""
+    """The coefficients of grad log pi(a_t|s_t): c_t = G_t - gamma^t b_t, zero after the end. Shape (H,)."""
     horizon = trajectory.reward.shape[0]
     return (returns_to_go(trajectory.reward, discount) - discounts(discount, horizon) * baseline) * trajectory.mask
 

@@ -1,4 +1,4 @@
-"""One trajectory: the policy in one agent's environment for at most H steps, masked after its end."""
+"""Rollouts: one trajectory of a policy in the environment of one agent, at most H steps, masked after its end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Arr
         state, observation, alive = carry
         action = policy.act(noise[0], params, observation)
         after = environment.transition(noise[1], state, action, agent)
-        # An ended episode stands still: its state could otherwise run off to infinity and spoil the masked sums.
+        # An ended episode stands still: its state could otherwise diverge and make the masked sums NaN.
         state = trees.select(alive, after.state, state)
         row = Trajectory(observation, action, jnp.where(alive, after.reward, 0.0), alive.astype(after.reward.dtype))
         observation = jnp.where(alive, after.observation, observation)

@@ -19,9 +19,7 @@ TABLES: dict[str, Callable[..., Policy]] = {"softmax": softmax, "direct": direct
 NETWORKS: dict[str, Callable[..., Policy]] = {"categorical": categorical, "gaussian": gaussian}
 
 
-def make(
-    name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None = None, scaled: bool = False
-) -> Policy:
+def make(name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None = None, scaled: bool = False) -> Policy:
     """The policy called `name` for `environment`.
 
     Args:

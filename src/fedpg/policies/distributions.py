@@ -1,4 +1,4 @@
-"""What describes pi(.|s), and how far two such descriptions are apart.
+"""Distributions of actions as a policy outputs them, and the divergence between two of them.
 
 A policy's `outputs` are logits, (A,), for discrete actions and a `Normal` for continuous ones.
 """
@@ -17,7 +17,7 @@ from fedpg.trees import Params
 
 
 class Normal(NamedTuple):
-    """Independent normal entries.
+    """A normal distribution with independent entries.
 
     Attributes:
         mean: (D,).
@@ -33,7 +33,7 @@ Outputs = Callable[[Params, jax.Array], Any]
 
 
 def outputs_of(policy: Policy, actions: Space) -> Outputs | None:
-    """The policy's outputs; discrete ones that give none are asked for every action; None where nothing is known."""
+    """The outputs of a policy; for discrete actions also from log_prob of every action; None if they are not known."""
     if policy.outputs is not None or not isinstance(actions, Discrete):
         return policy.outputs
     every = jnp.arange(actions.n)

@@ -15,7 +15,7 @@ import pytest
 from fedpg.envs.mujoco import TASKS
 from fedpg.envs.mujoco.models import asset
 from fedpg.envs.mujoco.tasks import start
-from helpers.robots import ready, largest_difference, peer, place, session, starts
+from helpers.robots import largest_difference, peer, place, ready, session, starts
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MuJoCo on half_cheetah.xml, Gymnasium on stepping past the end
 ENDS = {"halfcheetah": 0, "walker2d": 5, "hopper": 5, "swimmer": 0}
