@@ -114,6 +114,13 @@ def test_agents_may_be_arrays_a_function_of_key_and_seed_or_a_federation():
     assert simulator(problem, algorithm, prepared, seeds=2).constants(state).centre[:, 0, 0].tolist() == [0.0, 1.0]
 
 
+def test_changed_agents_are_used_even_if_most_of_them_is_the_same():
+    sim = simulate(bowl(), "pavg")
+    state = after(sim)
+    moved = state._replace(agents=state.agents._replace(centre=np.asarray(state.agents.centre) + 1.0))
+    assert np.abs(sim.evaluate(moved).objective - sim.evaluate(state).objective).min() > 1e-3
+
+
 def test_params_are_what_agents_deploy():
     small = bowl()
     common = simulate(small, "pavg", seeds=2)

@@ -8,6 +8,7 @@ A row is one seed, or one seed in one setting of the hyper-parameters. Rows are 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -171,7 +172,7 @@ class Compiled:
         mesh, by_row, same = Mesh(np.array(self._devices), ("rows",)), PartitionSpec("rows"), PartitionSpec()
         # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
         self._placement = NamedSharding(mesh, by_row) if len(self._devices) > 1 else SingleDeviceSharding(self._devices[0])
-        self._placed: tuple[Any, list[Any]] = (None, [])
+        self._placed: tuple[list[Any], list[Any]] = ([], [])
         self._programs = {}
         for name, function in programs.items():
             with_state, numbers = int(name != "start"), {"run": 2, "evaluate": 1}.get(name, 0)
@@ -209,8 +210,8 @@ class Compiled:
 
     def _chunks(self, agents: Any) -> list[tuple[Row, Any]]:
         """The rows of every chunk and their agents, placed on the devices; remembered for the agents that were asked for last."""
-        first = jax.tree.leaves(agents)[0]
-        if self._placed[0] is first:
+        leaves = jax.tree.leaves(agents)
+        if len(leaves) == len(self._placed[0]) and all(map(operator.is_, leaves, self._placed[0])):
             return self._placed[1]
         if not self.chunk:
             budget = memory.HOST_BUDGET if self._host else memory.memory_budget(self._devices[0]) * len(self._devices)
@@ -222,7 +223,7 @@ class Compiled:
         rows = [trees.take(self._rows, ids) for ids in self._ids]
         # Chunks of the same seeds, in different settings, share their agents.
         of_seeds = functools.cache(lambda seeds: jax.device_put(trees.take(agents, np.array(seeds)), self._placement))
-        self._placed = first, [(jax.device_put(row, self._placement), of_seeds(tuple(row.seed.tolist()))) for row in rows]
+        self._placed = leaves, [(jax.device_put(row, self._placement), of_seeds(tuple(row.seed.tolist()))) for row in rows]
         return self._placed[1]
 
 
@@ -247,9 +248,10 @@ class Simulator:
         programs: what runs: `Compiled`, or `fedpg.simulate_plain.Plain`.
         events: what went wrong in environments that run in Python.
         save_every: seconds after which a training loop should save.
+        withheld: whether agents keep their scores to themselves.
     """
 
-    save_every = 60.0
+    save_every, withheld = 60.0, False
 
     def __init__(
         self, problem: Problem, algorithm: Algorithm, agents: Agents, rows: Row, seeds: int, participation: Participation, programs: Any
