@@ -18,8 +18,8 @@ from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
 from fedpg.gradients import batch, exact, hvp, tabular
 from fedpg.gradients.batch import Choices, Usage, total_usage
-from fedpg.gradients.exact import Exact
 from fedpg.gradients.dishonest import sampler as dishonest_sampler
+from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import KINDS, Weights
 from fedpg.policies.base import Policy
