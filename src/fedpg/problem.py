@@ -4,8 +4,6 @@ An algorithm is written against `Problem` and never looks inside a sample. So a 
 like `fedpg.quadratic`, involve no reinforcement learning at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -70,7 +68,7 @@ class Problem(NamedTuple):
     weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]] | None = None
     hessian_vector: Callable[[Any, Params, Params], Params] | None = None
     exact: Exact | None = None
-    trajectories: Callable[[], Problem] | None = None
+    trajectories: Callable[[], "Problem"] | None = None
     environment: Environment | HostEnvironment | None = None
     policy: Policy | None = None
     discount: float | None = None

@@ -8,8 +8,6 @@ A message that is not finite is refused: its agent is absent for the rest of the
 message, or with a server state that is not finite, is frozen, and `failed` records the round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 

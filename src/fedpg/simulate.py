@@ -5,8 +5,6 @@
 A row is one seed, or one seed in one setting of the hyper-parameters. Rows are cut into chunks that fit in memory.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Callable

@@ -4,8 +4,6 @@ It is the readable version that `fedpg.simulate` is tested against, with the sam
 or a breakpoint in an algorithm, a policy or an environment works, and an error names the stage in which it happened.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
