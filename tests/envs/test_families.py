@@ -100,7 +100,7 @@ def test_one_agent_alone_is_the_nominal_one() -> None:
 
 
 def test_conflict_at_one() -> None:
-    """Neighbours never want the same action, in any state; scales of reward span two orders of magnitude; one world for all."""
+    """Neighbours never want the same action, in any state; scales of reward span two orders of magnitude; one kernel for all."""
     agents = conflicting_mdps(jax.random.key(0), AGENTS, 1.0, ConflictOptions())
     favourite = np.argmax(agents.reward, axis=-1)  # (N, S)
     assert (favourite[1:] != favourite[:-1]).all()

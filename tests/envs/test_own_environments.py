@@ -109,7 +109,7 @@ def test_a_jax_environment_stays_in_jax(folder):
         ("mine:either", {"jax": [True, False]}, "mine:either returned an environment in JAX for some agents, in Python for others"),
     ],
 )
-def test_mistakes_are_told_in_one_line(folder, name, options, message):
+def test_mistakes_are_reported_in_one_line(folder, name, options, message):
     with pytest.raises(UserError, match=message) as error:
         federation(name, 2, options)
     assert "\n" not in str(error.value)

@@ -68,8 +68,8 @@ def test_an_index_beyond_the_agents_is_another_seed_of_the_same_agent():
 
 
 @pytest.mark.parametrize("kind", [*FAILURES, "raise"])
-def test_a_failure_ends_its_lane_only_and_is_told_once(kind):
-    """Of three lanes of the agent that fails, two do (their seeds are even), and so they are told as one."""
+def test_a_failure_ends_its_lane_only_and_is_reported_once(kind):
+    """Of three lanes of the agent that fails, two do (their seeds are even); they are reported as one."""
     recorder = Recorder({}, {"fail": kind, "when": lambda seed: seed % 2 == 0})
     session = recorder.host.reset(*lanes(1, 0, 1, 1, seeds=[4, 4, 5, 6]))
     steps = go(session, 4)

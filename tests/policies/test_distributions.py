@@ -13,20 +13,20 @@ from fedpg.policies import categorical, custom, direct, gaussian, softmax
 from fedpg.policies.distributions import Normal, divergence, outputs_of
 from fedpg.policies.scaled import scaled
 from helpers.compare import random_params
-from helpers.worlds import CLOCK, POINT
+from helpers.environments import CLOCK, POINT
 
-WORLD = environment("small", 3, 4)
+SMALL = environment("small", 3, 4)
 
 
-@pytest.mark.parametrize(("make", "world"), [(softmax, WORLD), (direct, WORLD), (categorical, CLOCK)])
-def test_logits_give_the_probabilities_of_log_prob(make, world):
-    policy = make(world)
-    params, seen = random_params(policy, 0), jnp.array(2) if world is WORLD else jnp.array([0.7])
-    count = world.action_space.n
+@pytest.mark.parametrize(("make", "space"), [(softmax, SMALL), (direct, SMALL), (categorical, CLOCK)])
+def test_logits_give_the_probabilities_of_log_prob(make, space):
+    policy = make(space)
+    params, seen = random_params(policy, 0), jnp.array(2) if space is SMALL else jnp.array([0.7])
+    count = space.action_space.n
     logits = policy.outputs(params, seen)
     expected = jnp.array([policy.log_prob(params, seen, jnp.array(a)) for a in range(count)])
     np.testing.assert_allclose(jax.nn.log_softmax(logits), expected, atol=1e-5)
-    # a policy of one's own says no more than log_prob, which for discrete actions is enough
+    # a custom policy has log_prob only, which is enough for discrete actions
     own = custom(policy.init, policy.act, policy.log_prob)
     np.testing.assert_allclose(outputs_of(own, Discrete(count))(params, seen), expected, atol=1e-5)
     assert outputs_of(own, Box((2,))) is None

@@ -21,7 +21,7 @@ STEPS, AGENTS, LANES = 20, 3, 6
 FIRST = 1e-4
 """Allowed in float32 after one step, in any lane."""
 TWENTIETH = {"halfcheetah": 2e-2, "walker2d": 1e-3, "hopper": 1e-4, "swimmer": 1e-4}
-"""Allowed in float32 after 20, for half of the lanes. See `fedpg.envs.mujoco.mjx` for what was measured."""
+"""Allowed in float32 after 20, for half of the lanes. See docs/mujoco.md for what was measured."""
 OPTIONS: dict[str, Any] = {"vary": "all", "target_speed": (np.inf, 1.0, np.inf), "direction": (1.0, 1.0, -1.0)}
 
 

@@ -3,11 +3,7 @@
 MuJoCo compiles each agent's model on the host, because MJX does not recompute derived constants. The numbers in which any
 two agents differ belong to the agent; all others are constants of the program.
 
-Difference to MuJoCo itself (64 lanes of 8 agents that differ in everything, random actions, largest error of any
-observation or reward): in float64 4e-13 after the first step. In float32 5e-5 after the first step in any lane; after 20
-steps, for half of the lanes, 2e-3 (halfcheetah), 5e-5 (walker2d), 5e-6 (hopper), 1e-6 (swimmer). Contacts amplify rounding:
-the worst lanes of halfcheetah have diverged by then. In walker2d fewer than one step in a hundred needs more than `ITERATIONS`;
-its velocities are then off by up to 0.1. With 8 and 8 they agreed to 3e-13 in float64.
+docs/mujoco.md says how far its numbers are from those of MuJoCo itself.
 """
 
 from __future__ import annotations
