@@ -72,3 +72,4 @@ def test_an_exception_of_the_function_names_its_line(folder):
     assert own.call("mine.py:make", make, x=1) == 4
     with pytest.raises(UserError, match=r"^mine.py:make raised ValueError: no such valve \(mine.py, line 6\)$"):
         own.call("mine.py:make", make, -1)
+    assert own.call("dict", dict, name=1, function=2) == {"name": 1, "function": 2}

@@ -41,7 +41,7 @@ def load(name: str, what: str) -> Callable[..., Any]:
     return function
 
 
-def call(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """function(*args, **kwargs); an exception becomes a `UserError` with the file and line in the user's code."""
     try:
         return function(*args, **kwargs)
