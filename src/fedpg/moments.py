@@ -1,7 +1,5 @@
 """Means and variances of observations, in a form that merges: an agent can send them instead of observations."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

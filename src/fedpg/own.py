@@ -1,7 +1,5 @@
 """Functions of the user's own, named as `module:function` or `path/to/file.py:function`: environments, policies, algorithms."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Random choices from uniform numbers that were drawn beforehand, and differentiable lookup."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -71,7 +71,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_python_environment(folder):
     made = federation("mine.py:Mine", 2, {"size": 3, "actions": [4, 4]})
-    calls = made.environment.host._free[0, ()][0].__init__.__globals__["calls"]
+    calls = made.environment.host._free[0][0].__init__.__globals__["calls"]
     assert calls == [(3, 4), (3, 4)]
     assert (made.environment.observation_space, made.environment.action_space) == (Box((3,)), Discrete(4))
     member = made.prepare(Member(np.array([[0, 1], [0, 1]])))

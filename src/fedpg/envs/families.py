@@ -7,8 +7,6 @@ module:function, file.py:function    the user's own, in Python or in JAX
 spaces                               spaces without an environment, for the server of a federation
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple

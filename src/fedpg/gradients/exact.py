@@ -1,7 +1,5 @@
 """J, grad J and the tables of a policy in a finite MDP, computed without sampling, for finite and infinite horizon."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -84,15 +82,10 @@ def tables(mdp: MDP, log_probabilities: jax.Array, discount: float, horizon: int
 
 
 class Exact(NamedTuple):
-    """Exact solutions, for a finite MDP and a policy that is a table.
+    """Exact solutions, for a finite MDP and a policy that is a table."""
 
-    Attributes:
-        table: kind of the params, `Policy.table`.
-        solve: (params, mdp, temperature) -> Tables.
-    """
-
-    table: str
-    solve: Callable[[Params, MDP, Any], Tables]
+    table: str  # kind of the params, `Policy.table`
+    solve: Callable[[Params, MDP, Any], Tables]  # (params, mdp, temperature) -> Tables
 
 
 def exact(policy: Policy, discount: float, horizon: int | None) -> Exact | None:

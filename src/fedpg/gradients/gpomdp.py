@@ -6,8 +6,6 @@
 Reference: Baxter & Bartlett, "Infinite-horizon policy-gradient estimation", 2001; section 3 of the paper.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
@@ -44,8 +42,3 @@ def coefficients(trajectory: Trajectory, baseline: jax.Array, discount: float) -
 def surrogate(policy: Policy, params: Params, trajectory: Trajectory, coefficient: jax.Array) -> jax.Array:
     """sum_t coefficient_t log pi(a_t|s_t): its gradient in params, coefficients held, is the estimator. Shape ()."""
     return jnp.sum(coefficient * log_probs(policy, params, trajectory))
-
-
-def gpomdp(policy: Policy, params: Params, trajectory: Trajectory, discount: float, baseline: jax.Array | float = 0.0) -> Params:
-    """g(tau | params) for one trajectory, with baseline values b_t, (H,)."""
-    return jax.grad(surrogate, 1)(policy, params, trajectory, coefficients(trajectory, jnp.asarray(baseline), discount))

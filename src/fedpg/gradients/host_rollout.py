@@ -4,8 +4,6 @@ A step is *one* call for the lanes of all agents and seeds that are vmapped arou
 array goes out and one comes back, because every further array costs as much again.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from typing import Any

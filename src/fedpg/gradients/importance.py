@@ -11,8 +11,6 @@ Kinds of weight:
     self-normalised  w divided by the batch's mean weight: consistent; with one trajectory per batch it is 1
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -29,19 +27,12 @@ LARGEST_LOG = 60.0
 
 
 class Weights(NamedTuple):
-    """Statistics of importance weights, from which their mean, maximum and effective sample size follow; they add up.
+    """Statistics of importance weights, from which their mean, maximum and effective sample size follow; they add up."""
 
-    Attributes:
-        count: number of weights.
-        total: sum of w. Here w is capped at e^40, so that squares stay finite.
-        squares: sum of w^2. The effective sample size is total^2 / squares, at most count.
-        largest: max of w.
-    """
-
-    count: jax.Array
-    total: jax.Array
-    squares: jax.Array
-    largest: jax.Array
+    count: jax.Array  # number of weights
+    total: jax.Array  # sum of w, here capped at e^40, so that squares stay finite
+    squares: jax.Array  # sum of w^2; the effective sample size is total^2 / squares, at most count
+    largest: jax.Array  # max of w
 
 
 def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:

@@ -1,7 +1,5 @@
 """Rollouts: one trajectory of a policy in the environment of one agent, at most H steps, masked after its end."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -14,19 +12,12 @@ from fedpg.trees import Params
 
 
 class Trajectory(NamedTuple):
-    """tau = (s_0, a_0, r_0, ...), padded to H steps.
+    """tau = (s_0, a_0, r_0, ...), padded to H steps."""
 
-    Attributes:
-        observation: (H, ...).
-        action: (H, ...).
-        reward: (H,), zero after the end.
-        mask: (H,), 1 for executed steps, 0 after the end.
-    """
-
-    observation: jax.Array
-    action: jax.Array
-    reward: jax.Array
-    mask: jax.Array
+    observation: jax.Array  # (H, ...)
+    action: jax.Array  # (H, ...)
+    reward: jax.Array  # (H,), zero after the end
+    mask: jax.Array  # (H,), 1 for executed steps, 0 after the end
 
 
 def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Array, params: Params, agent: Any) -> Trajectory:

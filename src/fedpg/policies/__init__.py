@@ -1,7 +1,5 @@
 """Policies: what an agent does. `make` knows them by name; `custom` makes one from a user's three functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

@@ -5,8 +5,6 @@ sample(key, params, obs)      -> action
 log_prob(params, obs, action) -> ()
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

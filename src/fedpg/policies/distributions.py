@@ -3,8 +3,6 @@
 A policy's `outputs` are logits, (A,), for discrete actions and a `Normal` for continuous ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies that are a table over (state, action)."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

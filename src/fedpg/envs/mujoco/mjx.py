@@ -6,8 +6,6 @@ two agents differ belong to the agent; all others are constants of the program.
 docs/mujoco.md says how far its numbers are from those of MuJoCo itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from typing import Any, NamedTuple
@@ -32,28 +30,17 @@ LS_ITERATIONS = 8
 
 
 class State(NamedTuple):
-    """The state between two steps; MJX's own data would be copied whole at every step of a rollout.
+    """The state between two steps; MJX's own data would be copied whole at every step of a rollout."""
 
-    Attributes:
-        qpos: positions, (nq,).
-        qvel: velocities, (nv,).
-        warmstart: the last acceleration, where the solver starts, (nv,).
-    """
-
-    qpos: jax.Array
-    qvel: jax.Array
-    warmstart: jax.Array
+    qpos: jax.Array  # positions, (nq,)
+    qvel: jax.Array  # velocities, (nv,)
+    warmstart: jax.Array  # the last acceleration, where the solver starts, (nv,)
 
 
 class Agent(NamedTuple):
-    """One agent.
+    """One agent."""
 
-    Attributes:
-        leaves: the numbers of its model that agents differ in, by their name in MJX's model; may be empty.
-        knobs: its constants.
-    """
-
-    leaves: dict[str, jax.Array]
+    leaves: dict[str, jax.Array]  # the numbers of its model that agents differ in, by their name in MJX's model
     knobs: Knobs
 
 
