@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 
 from fedpg import policies, trees
 from fedpg.algorithms.base import Algorithm, Exchange, ServerState
 from fedpg.algorithms.wrappers import attack as attacks
-from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 from fedpg.envs.base import World
 from fedpg.envs.host import Member
 from fedpg.errors import UserError

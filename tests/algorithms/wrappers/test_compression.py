@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedpg.algorithms.wrappers.packing import from_sparse, to_sparse
 
 from fedpg import communication as traffic
 from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, exchanges_of, with_exchanges
 from fedpg.algorithms.wrappers.compression import KINDS, compressed
-from fedpg.algorithms.wrappers.packing import from_sparse, to_sparse
 from fedpg.errors import UserError
 from fedpg.quadratic import Bowl
 from fedpg.simulate import Simulator

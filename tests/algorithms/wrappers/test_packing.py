@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedpg.algorithms.wrappers.packing import Half, Sparse, from_half, from_sparse, to_half, to_sparse
 
 from fedpg import trees
 from fedpg.algorithms.wrappers import attack as attacks
 from fedpg.algorithms.wrappers import observation_scaling as observations
-from fedpg.algorithms.wrappers.packing import Half, Sparse, from_half, from_sparse, to_half, to_sparse
 from fedpg.moments import Moments
 from helpers.compare import assert_trees_close
 

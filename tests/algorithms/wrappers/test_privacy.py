@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedpg.algorithms.aggregation import real_part
 from scipy import stats
 
 from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS
-from fedpg.algorithms.aggregation import real_part
 from fedpg.algorithms.base import exchanges_of
 from fedpg.algorithms.wrappers import privacy
 from fedpg.algorithms.wrappers.compression import compressed
