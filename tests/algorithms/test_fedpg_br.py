@@ -89,7 +89,7 @@ def test_the_inner_loop_by_hand(place, float64):
 def server_updates(small, count=4000, **more):
     """The server's part of a round, for many keys."""
     algorithm = fedpg_br(small.problem, local_lr=0.1, **more)
-    agents = small.agents_of(jax.random.key(1))
+    agents = small.agents(jax.random.key(1))
     state, _ = algorithm.init(jnp.ones(4))
     state, _ = algorithm.aggregate(state, jnp.tile(jnp.arange(4.0), (3, 1)), jnp.ones(3))
     after, info = jax.jit(jax.vmap(algorithm.server_update, (0, None, None)))(jax.random.split(jax.random.key(0), count), state, agents)
@@ -121,7 +121,7 @@ def test_a_geometric_number_of_inner_steps():
 def test_the_servers_own_environment_is_honest():
     """Among agents that flip their rewards the server's samples, and so its correction, are those of the true environments."""
     small, doubted = rl("random-mdp", baseline="none", batch_size=1), rl("random-mdp", baseline="none", batch_size=1, dishonest=True)
-    agents, key = small.agents_of(jax.random.key(1)), jax.random.key(2)
+    agents, key = small.agents(jax.random.key(1)), jax.random.key(2)
     params = small.problem.init_params(key)
     everyone_lies = with_dishonest_agents(Federation(None, agents), "reward-flip", 3).agents
     found = []

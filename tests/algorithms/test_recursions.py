@@ -58,7 +58,7 @@ def test_recursions_on_quadratics_by_hand(label, float64):
 @pytest.mark.parametrize("world", ["bowl", "random-mdp"])
 def test_fedprox_without_a_spring_and_scaffold_with_equal_variates_are_pavg_bit_for_bit(world):
     small = SMALL[world]()
-    agents, keys = small.agents_of(jax.random.key(1)), jax.random.split(jax.random.key(0), 3)
+    agents, keys = small.agents(jax.random.key(1)), jax.random.split(jax.random.key(0), 3)
 
     def after_a_round(algorithm, variates=None):
         """Params after a round; with `variates`, c and the c_i are these numbers everywhere."""
@@ -103,7 +103,7 @@ def test_scaffolds_variate_is_the_mean_of_all_agents_whoever_was_absent():
     small = bowl(noise=0.3)
     algorithm = scaffold(small.problem, local_lr=0.05, local_steps=3)
     server, state = algorithm.init(jnp.zeros(4))
-    states, agents = trees.broadcast(state, 3), small.agents_of(jax.random.key(1))
+    states, agents = trees.broadcast(state, 3), small.agents(jax.random.key(1))
     for r, present in enumerate(([1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 1, 1])):
         server, states, _ = by_parts(algorithm, jax.random.key(r), server, states, agents, jnp.array(present, float))
         np.testing.assert_allclose(server.shared.variate, states.variate.mean(0), atol=1e-5)
@@ -124,7 +124,7 @@ def test_every_batch_is_counted(factory, own, batches):
     small = bowl()
     algorithm = factory(small.problem, local_lr=0.02, local_steps=3, **own)
     server, state = algorithm.init(jnp.zeros(4))
-    agent = trees.take(small.agents_of(jax.random.key(1)), 0)
+    agent = trees.take(small.agents(jax.random.key(1)), 0)
     _, _, info = algorithm.local_update(jax.random.key(0), server.shared, state, agent)
     assert int(info.usage.trajectories) == batches
     first = [exchange.local_update(jax.random.key(0), server.shared, state, agent)[2] for exchange in algorithm.prelude]

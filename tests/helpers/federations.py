@@ -40,7 +40,7 @@ class Small(NamedTuple):
     """A problem and the function (key, seed) -> its agents."""
 
     problem: Problem
-    agents_of: Callable[..., Any]
+    agents: Callable[..., Any]
 
 
 class Ran(NamedTuple):
@@ -58,7 +58,7 @@ class Ran(NamedTuple):
 
 def run(small: Small, algorithm: Algorithm, rounds: int, seeds: int = 1, engine: Any = simulator) -> Ran:
     """Some rounds from the key 0. `engine` is `simulator` or `PlainSimulator`."""
-    sim = engine(small.problem, algorithm, small.agents_of, seeds=seeds)
+    sim = engine(small.problem, algorithm, small.agents, seeds=seeds)
     return Ran(sim, *sim.run(sim.init(jax.random.key(0)), rounds))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedpg.envs import Box, Discrete
 from fedpg.envs.host import Member
-from fedpg.envs.python.gym import gym_world
+from fedpg.envs.gym import federation
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
 
@@ -37,11 +37,11 @@ def random_actions(space, steps: int, count: int) -> np.ndarray:
 )
 def test_steps_are_those_of_a_plain_loop(name, kwargs, spaces_seen, to_environment):
     """Same seeds, same actions, in fresh environments and in those that have been used."""
-    world = gym_world(f"gym:{name}", 2, kwargs)
-    assert (world.environment.observation_space, world.environment.action_space) == spaces_seen
-    actions = random_actions(world.environment.action_space, 130, 3)
+    made = federation(f"gym:{name}", 2, kwargs)
+    assert (made.environment.observation_space, made.environment.action_space) == spaces_seen
+    actions = random_actions(made.environment.action_space, 130, 3)
     for seeds in ([5, 6, 2**32 - 1], [8, 6, 5]):
-        session = world.environment.host.reset(*lanes(0, 1, 0, seeds=seeds))
+        session = made.environment.host.reset(*lanes(0, 1, 0, seeds=seeds))
         plain = [gymnasium.make(name, **kwargs) for _ in seeds]
         first = [environment.reset(seed=seed)[0] for environment, seed in zip(plain, seeds, strict=True)]
         np.testing.assert_array_equal(session.observation, first)
@@ -55,18 +55,18 @@ def test_steps_are_those_of_a_plain_loop(name, kwargs, spaces_seen, to_environme
                 assert (after.terminated[lane], after.truncated[lane]) == (terminated, truncated)
                 alive[lane] = not (terminated or truncated)
         session.close()
-    assert world.environment.host.events == []
+    assert made.environment.host.events == []
 
 
 def test_agents_have_their_own_options_and_every_seed_its_own_index():
-    world = gym_world("gym:Pendulum-v1", 2, {"g": [0.0, 10.0]})
-    assert world.agents_of(jax.random.key(0)).index.tolist() == [0, 1]
-    member = world.prepare(Member(np.array([[0, 1]] * 3)))
+    made = federation("gym:Pendulum-v1", 2, {"g": [0.0, 10.0]})
+    assert made.agents.index.tolist() == [0, 1]
+    member = made.prepare(Member(np.array([[0, 1]] * 3)))
     np.testing.assert_array_equal(member.index, [[0, 1], [2, 3], [4, 5]])
-    start = jax.vmap(world.environment.start, (0, None))(jax.random.split(jax.random.key(0), 6), ())
+    start = jax.vmap(made.environment.start, (0, None))(jax.random.split(jax.random.key(0), 6), ())
     assert (start.shape, start.dtype) == ((6, 1), jnp.uint32)
     assert len(np.unique(start)) == 6
-    session = world.environment.host.reset(member.index.ravel(), np.full((6, 1), 7, np.uint32))
+    session = made.environment.host.reset(member.index.ravel(), np.full((6, 1), 7, np.uint32))
     after = session.step(np.zeros((6, 1))).observation
     np.testing.assert_array_equal(after[::2], after[[0, 0, 0]])
     assert (after[0] != after[1]).any()
@@ -87,14 +87,14 @@ def test_agents_have_their_own_options_and_every_seed_its_own_index():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_cannot_be_made_is_told_in_one_line(name, options, message):
     with pytest.raises(UserError, match=message) as error:
-        gym_world(name, 2, options)
+        federation(name, 2, options)
     assert "\n" not in str(error.value)
 
 
 def test_without_gymnasium_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(UserError, match=r"^gym:LunarLander-v3 needs Gymnasium: pip install 'fedpg\[gym\]'$"):
-        gym_world("gym:LunarLander-v3", 2, {})
+        federation("gym:LunarLander-v3", 2, {})
 
 
 def test_what_an_environment_needs_is_told_as_gymnasium_tells_it(monkeypatch):
@@ -102,4 +102,4 @@ def test_what_an_environment_needs_is_told_as_gymnasium_tells_it(monkeypatch):
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "Box2D", None)
     with pytest.raises(UserError, match=r"^gym:LunarLander-v3: Box2D is not installed.*pip install .*gymnasium\[box2d\]"):
-        gym_world("gym:LunarLander-v3", 2, {})
+        federation("gym:LunarLander-v3", 2, {})

@@ -1,4 +1,4 @@
-"""A policy that sees observations on a common scale, with the scale among its params.
+"""A policy on scaled observations, with the scale among its params.
 
     pi(. | s) = inner( . | (s - mean) / deviation )
 
@@ -19,44 +19,51 @@ from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
 FURTHEST = 10.0
-"""Observations further from the mean than this many deviations are cut: a single odd one must not run the policy off."""
+"""Scaled observations are clipped to +- this, so that a single outlier cannot dominate."""
 SMALLEST = 1e-6
-"""Entries whose deviation is this share of their size are taken as constant and not scaled."""
+"""Entries whose deviation is below this share of their size are constant and not scaled."""
 
 
 class Scale(NamedTuple):
-    """Attributes:
-    mean: of each entry of an observation, like an observation.
-    deviation: likewise.
+    """The scale of observations.
+
+    Attributes:
+        mean: of each entry, like an observation.
+        deviation: likewise.
     """
 
     mean: jax.Array
     deviation: jax.Array
 
 
-class Normalised(NamedTuple):
-    """Params of a normalised policy: those of the policy inside, and the scale of its observations."""
+class Scaled(NamedTuple):
+    """Params of a policy on scaled observations.
+
+    Attributes:
+        inner: params of the policy inside.
+        scale: of its observations.
+    """
 
     inner: Params
     scale: Scale
 
 
 def scale_of(moments: Moments, shape: tuple[int, ...]) -> Scale:
-    """The scale that gives what `moments` describe mean 0 and deviation 1."""
+    """The scale on which observations with these moments have mean 0 and deviation 1."""
     deviation = jnp.sqrt(variance(moments))
     constant = deviation <= SMALLEST * (1.0 + jnp.abs(moments.mean))
     return Scale(moments.mean.reshape(shape), jnp.where(constant, 1.0, deviation).reshape(shape))
 
 
-def normalised(inner: Policy, shape: tuple[int, ...]) -> Policy:
-    """`inner` on normalised observations of `shape`; the scale starts as mean 0, deviation 1."""
+def scaled(inner: Policy, shape: tuple[int, ...]) -> Policy:
+    """`inner` on scaled observations of `shape`; the scale starts as mean 0, deviation 1."""
 
-    def seen(params: Normalised, observation: jax.Array) -> jax.Array:
+    def seen(params: Scaled, observation: jax.Array) -> jax.Array:
         z = (observation - params.scale.mean) / params.scale.deviation
         return jnp.clip(z, -FURTHEST, FURTHEST)
 
     return Policy(
-        init=lambda key: Normalised(inner.init(key), Scale(jnp.zeros(shape), jnp.ones(shape))),
+        init=lambda key: Scaled(inner.init(key), Scale(jnp.zeros(shape), jnp.ones(shape))),
         act=lambda noise, params, observation: inner.act(noise, params.inner, seen(params, observation)),
         log_prob=lambda params, observation, action: inner.log_prob(params.inner, seen(params, observation), action),
         draw=inner.draw,

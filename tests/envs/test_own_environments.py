@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 from fedpg.envs import Box, Discrete
 from fedpg.envs.host import Member
-from fedpg.envs.python.own import own_world
-from fedpg.envs.python.world import per_agent
+from fedpg.envs.own import federation, per_agent
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULE = """
 from types import SimpleNamespace
 import jax.numpy as jnp
@@ -78,30 +76,30 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", ["mine", "mine.py", "./mine.py", "absolute"])
 def test_a_python_environment_from_a_module_or_a_file(folder, place):
-    world = own_world(f"{folder / 'mine.py' if place == 'absolute' else place}:Mine", 2, {"size": 3, "actions": [4, 4]})
-    calls = world.environment.host._free[0, ()][0].__init__.__globals__["calls"]
+    made = federation(f"{folder / 'mine.py' if place == 'absolute' else place}:Mine", 2, {"size": 3, "actions": [4, 4]})
+    calls = made.environment.host._free[0, ()][0].__init__.__globals__["calls"]
     assert calls == [(3, 4), (3, 4)]
-    assert (world.environment.observation_space, world.environment.action_space) == (Box((3,)), Discrete(4))
-    member = world.prepare(Member(np.array([[0, 1], [0, 1]])))
+    assert (made.environment.observation_space, made.environment.action_space) == (Box((3,)), Discrete(4))
+    member = made.prepare(Member(np.array([[0, 1], [0, 1]])))
     assert len(calls) == 4
-    session = world.environment.host.reset(*lanes(*member.index.ravel()))
+    session = made.environment.host.reset(*lanes(*member.index.ravel()))
     assert len(calls) == 4
     np.testing.assert_array_equal(session.observation[:, 0], [100, 101, 102, 103])
     np.testing.assert_array_equal(session.step(np.array([[0], [1], [2], [3]])).reward, [0, 1, 2, 3])
-    assert world.environment.host.events == []
+    assert made.environment.host.events == []
 
 
 def test_a_file_finds_its_neighbours_and_hides_no_module_of_python(folder):
     sys.path.insert(0, str(folder))
-    assert own_world("sub/random.py:make", 1, {}).environment.action_space == Discrete(2)
+    assert federation("sub/random.py:make", 1, {}).environment.action_space == Discrete(2)
     assert sys.modules["random"].__name__ == "random"
 
 
 def test_a_jax_environment_stays_in_jax(folder):
-    world = own_world("mine:in_jax", 3, {"leak": [0.1, 0.2, 0.3]})
-    assert world.environment.name == "tank"
-    assert world.prepare is None
-    np.testing.assert_allclose(jax.jit(world.agents_of)(jax.random.key(0))["leak"], [0.1, 0.2, 0.3])
+    made = federation("mine:in_jax", 3, {"leak": [0.1, 0.2, 0.3]})
+    assert made.environment.name == "tank"
+    assert made.prepare is None
+    np.testing.assert_allclose(made.agents["leak"], [0.1, 0.2, 0.3])
 
 
 @pytest.mark.parametrize(
@@ -119,11 +117,11 @@ def test_a_jax_environment_stays_in_jax(folder):
         ("mine:Mine", {"sise": 2}, "mine:Mine raised TypeError: .*unexpected keyword argument 'sise'"),
         ("mine:Mine", {"size": [2, 3]}, "mine:Mine: agent 1 has observation_space Box.*3,.*, agent 0 has Box.*2,"),
         ("mine:Mine", {"actions": [2, 3]}, "mine:Mine: agent 1 has action_space Discrete.*3.*, agent 0 has Discrete.*2"),
-        ("mine:nothing", {}, "mine:nothing returned a dict where an environment with Gymnasium's reset and step, or"),
+        ("mine:nothing", {}, "mine:nothing returned a dict: expected an environment with Gymnasium's reset and step, or"),
         ("mine:unseeded", {}, "mine:unseeded: reset of SimpleNamespace must take seed="),
         ("mine:spaceless", {}, "mine:spaceless: SimpleNamespace has no observation_space"),
         ("mine:vector", {}, "mine:vector: SimpleNamespace is a vector environment"),
-        ("mine:in_jax", {"leak": 1.0, "alone": True}, "mine:in_jax returned a Environment where .*or .fedpg.Environment, params., belongs"),
+        ("mine:in_jax", {"leak": 1.0, "alone": True}, "mine:in_jax returned a Environment: expected .*or .fedpg.Environment, params."),
         ("mine:in_jax", {"leak": 1.0, "shape": [[1], [2]]}, "mine:in_jax: the agents' params cannot be stacked"),
         ("mine:other_code", {"leak": 1.0}, "mine:other_code: agent 1 runs other code than agent 0"),
         ("mine:constants_missing", {}, "mine:constants_missing: the params .* must hold at least one number"),
@@ -132,7 +130,7 @@ def test_a_jax_environment_stays_in_jax(folder):
 )
 def test_mistakes_are_told_in_one_line(folder, name, options, message):
     with pytest.raises(UserError, match=message) as error:
-        own_world(name, 2, options)
+        federation(name, 2, options)
     assert "\n" not in str(error.value)
 
 
@@ -147,10 +145,10 @@ def test_keyword_arguments_per_agent():
 
 
 def test_the_example_is_an_environment():
-    world = own_world(f"{EXAMPLES / 'python_environment.py'}:make", 2, {"insulation": [8.0, 40.0]})
-    assert (world.environment.observation_space, world.environment.action_space) == (Box((2,)), Box((1,), -1.0, 1.0))
-    session = world.environment.host.reset(*lanes(0, 1, seeds=[1, 1]))
+    made = federation(f"{EXAMPLES / 'python_environment.py'}:make", 2, {"insulation": [8.0, 40.0]})
+    assert (made.environment.observation_space, made.environment.action_space) == (Box((2,)), Box((1,), -1.0, 1.0))
+    session = made.environment.host.reset(*lanes(0, 1, seeds=[1, 1]))
     steps = [session.step(np.full((2, 1), -1.0)) for _ in range(24)]
     assert steps[-1].truncated.all()
     assert steps[-1].observation[0, 0] < steps[-1].observation[1, 0] < 0
-    assert world.environment.host.events == []
+    assert made.environment.host.events == []

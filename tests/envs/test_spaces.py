@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from fedpg.envs import Box
-from fedpg.envs.python.spaces import stack, view
+from fedpg.envs.spaces import stack, view
 from fedpg.errors import UserError
 
 

@@ -1,7 +1,7 @@
-"""Gymnasium's spaces and the policy's: which belongs to which, and the numbers that go between them.
+"""The spaces of an environment with Gymnasium's interface, and how the policy sees them.
 
-A space is known by its attributes, not its class: `n` (and `start`) make a `Discrete`; `shape`, `low` and `high` (and `dtype`)
-make a `Box`. So an environment may use Gymnasium's spaces, fedpg's, or objects of its own.
+A space is recognised by its attributes, not its class: `n` (and `start`) make a `Discrete`; `shape`, `low` and `high` (and
+`dtype`) make a `Box`. So an environment may use Gymnasium's spaces, fedpg's, or its own objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class View(NamedTuple):
     """A space as an environment has it and as the policy sees it: environment = clip(offset + scale * policy, low, high).
 
     Attributes:
-        space: what the policy sees: for a box of observations only its shape, for one of bounded actions [-1, 1].
+        space: of the policy: the same shape; bounded actions are scaled to [-1, 1], observations are unbounded.
         dtype: of the environment's numbers.
         offset, scale, low, high: float64, of the space's shape; with a leading axis after `stack` and `rows`.
     """
@@ -37,21 +37,21 @@ class View(NamedTuple):
     high: np.ndarray
 
     def rows(self, agent: np.ndarray) -> View:
-        """Of N stacked views, that of agent[l] for each of L lanes."""
+        """The view of agent[l] for each of L lanes, from N stacked views."""
         return View(self.space, self.dtype, *(numbers[agent] for numbers in self[2:]))
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
-        """The policy's actions in L lanes, (L, ...), for their environments."""
+        """Actions of the policy in L lanes, (L, ...), as their environments take them."""
         value = np.clip(self.offset + self.scale * action, self.low, self.high)
         return (np.rint(value) if np.issubdtype(self.dtype, np.integer) else value).astype(self.dtype)
 
     def to_policy(self, observation: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """Observations in L lanes, (L, ...) float64, for the policy, and which of them are in its space, (L,)."""
+        """Observations in L lanes, (L, ...) float64, as the policy takes them, and which are valid, (L,)."""
         if isinstance(self.space, Discrete):
             value = observation - self.offset
             good = (value >= 0) & (value < self.space.n) & (value == np.floor(value))
             return np.where(good, value, 0.0).astype(dtype), good
-        with np.errstate(over="ignore"):  # What is too large for the program's floats is infinite to it.
+        with np.errstate(over="ignore"):  # too large numbers become infinite
             value = observation.astype(dtype)
         return value, np.isfinite(value).reshape(len(value), -1).all(1)
 
@@ -62,12 +62,12 @@ def shape_of(space: Space) -> tuple[int, ...]:
 
 
 def view(space: Any, kind: str, name: str) -> View:
-    """How the policy sees a space.
+    """The view of a space.
 
     Args:
-        space: the environment's.
+        space: of the environment.
         kind: "observation" or "action".
-        name: of the environment, for people.
+        name: of the environment, for error messages.
 
     Raises:
         UserError: if the space is neither discrete nor a box.
@@ -94,7 +94,7 @@ def _box(space: Any, kind: str) -> View:
     low, high = (np.array(np.broadcast_to(bound, shape), float) for bound in (space.low, space.high))
     if kind == "observation":
         return View(Box(shape), dtype, np.zeros(shape), np.ones(shape), low, high)
-    # An integer box has no infinite bounds; Gymnasium's remembers which were meant to be.
+    # An integer box has no infinite bounds; Gymnasium stores which were meant to be.
     bounded = np.broadcast_to(getattr(space, "bounded_below", np.isfinite(low)) & getattr(space, "bounded_above", np.isfinite(high)), shape)
     from_low, to_high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
     seen = Box(shape, -1.0, 1.0) if bounded.all() else Box(shape)
@@ -102,5 +102,5 @@ def _box(space: Any, kind: str) -> View:
 
 
 def stack(views: list[View]) -> View:
-    """One view of N agents' spaces, with a leading axis N. The policy sees one space; bounds and starts may differ."""
+    """One view of the spaces of N agents, leading axis N. They share one space of the policy; bounds and starts may differ."""
     return View(views[0].space, views[0].dtype, *(np.stack(numbers) for numbers in zip(*(v[2:] for v in views), strict=True)))

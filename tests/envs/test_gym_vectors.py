@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from fedpg.envs.python.gym import gym_world
+from fedpg.envs.gym import federation
 from helpers.host_envs import lanes
 
 spaces = gymnasium.spaces
@@ -14,9 +14,9 @@ spaces = gymnasium.spaces
 
 def test_native_vector_cartpole_has_the_dynamics_of_the_single_one():
     """From each start that the vector environment draws, a plain CartPole gives the same episode, up to its end."""
-    world = gym_world("gym:CartPole-v1", 2, {"max_episode_steps": 30})
+    made = federation("gym:CartPole-v1", 2, {"max_episode_steps": 30})
     index, start = lanes(*[0] * 40, *[1] * 40)
-    session = world.environment.host.reset(index, start)
+    session = made.environment.host.reset(index, start)
     assert [len(part.lanes) for part in session._parts] == [40, 40]
     plain = [gymnasium.make("CartPole-v1", max_episode_steps=30) for _ in index]
     for environment, state in zip(plain, session.observation, strict=True):
@@ -41,7 +41,7 @@ def test_one_agents_lanes_do_not_depend_on_those_beside_them():
     """Neither other agents and seeds, nor copies of itself, which fill up an engine's last chunk."""
 
     def episode(*indices: int) -> np.ndarray:
-        host = gym_world("gym:CartPole-v1", 3, {}).environment.host
+        host = federation("gym:CartPole-v1", 3, {}).environment.host
         index, start = lanes(*np.repeat(indices, 9), seeds=[10 * i + lane for i in indices for lane in range(9)])
         session = host.reset(index, start)
         return np.stack([session.step(np.ones((len(index), 1))).observation[-9:] for _ in range(15)])
@@ -86,7 +86,7 @@ def countdown():
 
 
 def test_a_vector_environment_that_resets_at_once_still_shows_the_last_observation(countdown):
-    session = gym_world(countdown, 1, {}).environment.host.reset(*lanes(*[0] * 8))
+    session = federation(countdown, 1, {}).environment.host.reset(*lanes(*[0] * 8))
     for step in range(1, 10):
         after = session.step(np.zeros((8, 1)))
         np.testing.assert_array_equal(after.observation[:, 0], np.minimum(step, np.arange(8) + 1))
@@ -94,7 +94,7 @@ def test_a_vector_environment_that_resets_at_once_still_shows_the_last_observati
 
 
 def test_a_lane_that_fails_in_a_vector_environment_leaves_the_others_alone(countdown):
-    host = gym_world(countdown, 1, {"breaks": True}).environment.host
+    host = federation(countdown, 1, {"breaks": True}).environment.host
     session = host.reset(*lanes(*[0] * 8))
     first = session._parts[0].environment
     np.testing.assert_array_equal(session.step(np.zeros((8, 1))).reward, [1, np.nan, *[1] * 6])
@@ -110,5 +110,5 @@ def test_a_lane_that_fails_in_a_vector_environment_leaves_the_others_alone(count
 def test_single_environments_serve_where_a_vector_one_cannot(countdown, why, monkeypatch):
     if why == "mode":
         monkeypatch.setattr(Countdown, "metadata", {"autoreset_mode": gymnasium.vector.AutoresetMode.DISABLED})
-    world = gym_world(countdown, 2, {"only_here": 1} if why == "options" else {})
-    assert len(world.environment.host.reset(*lanes(*[0] * 8))._parts) == 8
+    made = federation(countdown, 2, {"only_here": 1} if why == "options" else {})
+    assert len(made.environment.host.reset(*lanes(*[0] * 8))._parts) == 8

@@ -1,42 +1,45 @@
-"""`--env gym:ID`: any environment that Gymnasium knows by name, `gym:LunarLander-v3`, `gym:my_package:MyTask-v0`."""
+"""Environments that Gymnasium knows by name: `--env gym:LunarLander-v3`, `--env gym:my_package:MyTask-v0`."""
 
 from __future__ import annotations
 
+import functools
 import textwrap
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fedpg.envs.base import World
-from fedpg.envs.python.host import Maker, shut
-from fedpg.envs.python.spaces import view
-from fedpg.envs.python.world import per_agent, python_world
+from fedpg.envs.base import Federation
+from fedpg.envs.own import per_agent, python_federation
+from fedpg.envs.python_host import Maker, close_quietly
+from fedpg.envs.spaces import view
 from fedpg.errors import UserError
 
 PREFIX = "gym:"
 
 
-def gym_world(name: str, agents: int, options: dict[str, Any]) -> World:
+def federation(name: str, agents: int, options: dict[str, Any]) -> Federation:
     """N agents in `gymnasium.make(ID, **options)`, each with its own values of the options that are lists.
 
     Raises:
         UserError: if Gymnasium or what the environment needs is not installed, or it cannot be made with these options.
     """
     gymnasium = _gymnasium(name)
-    kwargs = per_agent(options, agents)
-    singles = [lambda kwargs=kwargs: _make(gymnasium, name, kwargs) for kwargs in kwargs]
-    made = [single() for single in singles]
-    vectors = [_vector_maker(gymnasium, name, kwargs[i], made[i]) for i in range(agents)]
-    return python_world(name, [Maker(*pair) for pair in zip(singles, vectors, strict=True)], made)
+    makers, made = [], []
+    for kwargs in per_agent(options, agents):
+        single = functools.partial(_make, gymnasium, name, kwargs)
+        made.append(single())
+        makers.append(Maker(single, _vector_maker(gymnasium, name, kwargs, made[-1])))
+    return python_federation(name, makers, made)
 
 
 def time_limit(name: str) -> int | None:
-    """After how many steps Gymnasium stops an episode of `name`; None if it does not, or does not know the name."""
+    """The number of steps after which Gymnasium truncates an episode of `name`; None if there is no limit or no such name."""
     gymnasium = _gymnasium(name)
     try:
         return gymnasium.spec(name.removeprefix(PREFIX)).max_episode_steps
-    except Exception:  # An id that cannot be made is told of when it is made.
+    except Exception:  # an id that does not exist is reported by `federation`
         return None
 
 
@@ -50,23 +53,22 @@ def _gymnasium(name: str) -> Any:
 
 def _make(gymnasium: Any, name: str, kwargs: dict[str, Any]) -> Any:
     try:
-        # What Gymnasium's checker warns about, a session checks and tells; without the checker a step is faster.
+        # `PythonSession` checks what Gymnasium's checker warns about; without the checker a step is faster.
         return gymnasium.make(name.removeprefix(PREFIX), **{"disable_env_checker": True} | kwargs)
     except Exception as error:
         raise UserError(f"{name}: {textwrap.shorten(str(error), 500, placeholder=' ...')}") from error
 
 
-def _vector_maker(gymnasium: Any, name: str, kwargs: dict[str, Any], single: Any) -> Any:
-    """How to make the native vector environment of an id; None if it has none that is equal to the single one."""
-    spec = single.spec
-    if spec is None or spec.vector_entry_point is None:
+def _vector_maker(gymnasium: Any, name: str, kwargs: dict[str, Any], single: Any) -> Callable[[int], Any] | None:
+    """The function that makes the native vector environment of an id; None if none matches the single environment."""
+    if single.spec is None or single.spec.vector_entry_point is None:
         return None
 
     def make(lanes: int) -> Any:
         return gymnasium.make_vec(name.removeprefix(PREFIX), num_envs=lanes, vectorization_mode="vector_entry_point", **kwargs)
 
     try:
-        with warnings.catch_warnings():  # About a mode that is not declared; the single environments are used then.
+        with warnings.catch_warnings():  # about an undeclared mode: the single environments are used then
             warnings.simplefilter("ignore")
             trial = make(1)
         mode = getattr(trial.metadata.get("autoreset_mode"), "name", None)
@@ -74,8 +76,8 @@ def _vector_maker(gymnasium: Any, name: str, kwargs: dict[str, Any], single: Any
             view(getattr(trial, f"single_{kind}_space"), kind, name).space == view(getattr(single, f"{kind}_space"), kind, name).space
             for kind in ("observation", "action")
         )
-        shut(trial)
-    except Exception:  # It may not take these options, or need what is not installed; the single environment was made.
+        close_quietly(trial)
+    except Exception:  # it may not take these options, or need what is not installed
         return None
     if not same or mode not in ("NEXT_STEP", "SAME_STEP"):
         return None
@@ -83,7 +85,7 @@ def _vector_maker(gymnasium: Any, name: str, kwargs: dict[str, Any], single: Any
 
 
 class LastObservation:
-    """A vector environment that resets a lane in the step that ends it; this one returns the lane's last observation instead."""
+    """A vector environment that resets a lane in the step that ends it, with the lane's last observation restored."""
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
