@@ -22,8 +22,8 @@ GRADIENTS = [lambda th, i=i: -np.asarray(BOWLS.curvature[i], float) @ (th - np.a
 BETA, ETA, STEPS = 0.3, 0.05, 3
 
 
-def params_after(algorithm, problem, agents_of, rounds, seeds=1):
-    return run(Small(problem, agents_of), algorithm, rounds, seeds).shared.params
+def params_after(algorithm, problem, agents, rounds, seeds=1):
+    return run(Small(problem, agents), algorithm, rounds, seeds).shared.params
 
 
 def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, agreement=0.0, beta=BETA, eta=ETA, steps=STEPS):
@@ -161,9 +161,9 @@ def test_the_largest_gain_makes_the_server_step_along_the_mean_gradient_of_the_p
     np.testing.assert_allclose(after.direction[0], np.mean(slopes, 0), rtol=1e-4)
 
 
-def floor(algorithm, problem, agents_of):
+def floor(algorithm, problem, agents):
     """|grad J|^2 where a run without noise comes to rest."""
-    ran = run(Small(problem, agents_of), algorithm, 600)
+    ran = run(Small(problem, agents), algorithm, 600)
     return float(ran.sim.evaluate(ran.state).grad_norm_sq[0])
 
 
