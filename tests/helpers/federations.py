@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import pytest
 
 from fedpg import policies
-from fedpg.algorithms import ALGORITHMS, Algorithm
+from fedpg.algorithms import Algorithm, factory
 from fedpg.envs import family
 from fedpg.problem import Problem, policy_gradient
 from fedpg.quadratic import bowls, quadratic
@@ -33,6 +34,8 @@ CLAIMS = {
     **dict.fromkeys(("authors-svrpg", "authors-hapg"), ("random-mdp", "cartpole", "slide")),
 }
 """The worlds that an algorithm is for, where those are not all; the first is where it is tested most. slide: Gaussian actions."""
+OWN = f"{Path(__file__).parents[2]}/examples/own_algorithm.py:sign_averaging"
+"""An algorithm that a user wrote."""
 MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
 
 
@@ -107,5 +110,6 @@ def home(name: str) -> str:
 def make(name: str, problem: Problem, agents: int = 3, **settings: Any) -> Algorithm:
     """The algorithm called `name` with small steps, or other settings."""
     own = {"beta": 0.3} if name in MOMENTUM else {"agents": agents} if name == "pooled" else {"epochs": 2} if name == "fedkl" else {}
-    taken = inspect.signature(ALGORITHMS[name]).parameters
-    return ALGORITHMS[name](problem, **{key: value for key, value in (STEPS | own | settings).items() if key in taken})
+    made = factory(name)
+    taken = inspect.signature(made).parameters
+    return made(problem, **{key: value for key, value in (STEPS | own | settings).items() if key in taken})
