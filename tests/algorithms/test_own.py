@@ -12,7 +12,7 @@ from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, factory, make
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.federations import OWN, bowl, run
 from helpers.loops import Bowls, walk
 
@@ -21,7 +21,7 @@ def test_the_example_is_what_its_docstring_says(float64):
     """On quadratics without noise: theta <- theta + lambda mean_i sign(th_iK - theta)."""
     small, eta, rate, steps = bowl(), 0.1, 0.03, 3
     algorithm = make(OWN, small.problem, local_lr=eta, global_lr=rate, local_steps=steps)
-    ran = run(small, algorithm, 6, engine=PlainSimulator)
+    ran = run(small, algorithm, 6, engine=plain_simulator)
     b, theta = Bowls(trees.take(ran.state.agents, 0)), np.zeros(4)
     for _ in range(6):
         ends = [walk(theta, lambda th, k, i=i: b.g(i, th), steps, eta)[0] for i in b.all]

@@ -21,8 +21,8 @@ from fedpg.simulate import simulator
 STEPS = {"local_lr": 0.02, "local_steps": 3}
 EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
 """Algorithms that draw nothing."""
-RARELY = ("pavg-softmax", "pavg-npg", "authors-svrpg", "authors-hapg")
-"""Algorithms that go through the tables of tests only in `make test-slow`: one line away from another, or there to be looked at."""
+RARELY = ("pavg-softmax", "pavg-npg")
+"""Algorithms that go through the tables of tests only in `make test-slow`: one line away from another."""
 SELDOM = ("fedhapg-s", "fedkl", "nharpg", "heavy-ball", "fedprox", "fedavg-m", "mfpo", "pooled", "local-only")
 """Algorithms whose agent half calls nothing of a problem that the others do not call: in tables that take seconds a line, only in
 `make test-slow`."""
@@ -31,7 +31,6 @@ CLAIMS = {
     "pavg-projected": ("direct",),
     "fapi": ("random-mdp", "direct"),
     "fedkl": ("random-mdp", "direct", "cartpole", "slide"),
-    **dict.fromkeys(("authors-svrpg", "authors-hapg"), ("random-mdp", "cartpole", "slide")),
 }
 """The worlds that an algorithm is for, where those are not all; the first is where it is tested most. slide: Gaussian actions."""
 OWN = f"{Path(__file__).parents[2]}/examples/own_algorithm.py:sign_averaging"

@@ -38,11 +38,7 @@ def value_iteration(mdp):
     return np.asarray(mdp.start) @ values
 
 
-LEARNERS = [name for name in (*ALGORITHMS, OWN) if not name.startswith("authors")]
-"""What the published code learns is in docs/algorithms/authors-mode.md."""
-
-
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", [*ALGORITHMS, OWN])
 def test_every_algorithm_finds_the_optimum_of_a_probe(name, monkeypatch):
     monkeypatch.setattr(simulate, "COMPILER_OPTIONS", {"cpu": {"xla_backend_optimization_level": 0}})  # it compiles longer than it runs
     world = environment("corridor", 3, 2)

@@ -10,8 +10,6 @@ Probabilities are averaged, not params. docs/algorithms/fapi.md has the bound, a
 selection for federated policy optimization with environment heterogeneity", JMLR 2025.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -17,8 +17,6 @@ exactly where grad J = 0, however different the agents are. Zhu, Heath, Mitra, "
 reinforcement learning", 2024.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

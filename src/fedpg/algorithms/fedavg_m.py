@@ -7,8 +7,6 @@ In round 0, without u_r, agents move along g. Cheng et al., "Momentum benefits n
 2024, with policy gradients; the template from which FedSVRPG-M was made.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -23,12 +21,7 @@ from fedpg.trees import Params
 
 
 class Shared(NamedTuple):
-    """What the server broadcasts.
-
-    Attributes:
-        params: theta_r.
-        direction: u_r; 0 in round 0.
-    """
+    """What the server broadcasts: theta_r and u_r, which is 0 in round 0."""
 
     params: Params
     direction: Params

@@ -15,8 +15,6 @@ After Yang, Cen, Wei, Chen, Chi, "Federated natural policy gradient and actor cr
 2023, with a server in place of its gossip.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -33,12 +31,7 @@ from fedpg.trees import Params
 
 
 class Message(NamedTuple):
-    """What an agent sends.
-
-    Attributes:
-        values: m Q_i(s,a), or x_i(s) m Q_i(s,a), (S, A).
-        occupancy: x_i, (S,); () if all agents count alike.
-    """
+    """What an agent sends: m Q_i(s,a) and (), or with weighting=occupancy x_i(s) m Q_i(s,a), (S, A), and x_i, (S,)."""
 
     values: jax.Array
     occupancy: Any

@@ -14,8 +14,6 @@ Without `sigma` the thresholds are measured, see `measured_filter`. Fan et al., 
 theoretical guarantee", NeurIPS 2021.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

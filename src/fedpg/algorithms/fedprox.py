@@ -7,8 +7,6 @@ Agents climb J_i(th) - mu/2 |th - theta_r|^2. mu = 0 is PAvg, bit for bit. Li et
 networks", MLSys 2020, with policy gradients as the local solver.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

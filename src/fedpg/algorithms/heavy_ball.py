@@ -6,8 +6,6 @@
 It is not in the paper's text, but Table 2 of the paper fits this and not the printed algorithm.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

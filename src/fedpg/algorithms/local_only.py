@@ -3,8 +3,6 @@
 agent    th_i <- th_i + eta g_i(tau|th_i)            K times a round
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +15,7 @@ from fedpg.trees import Params
 
 
 class AgentState(NamedTuple):
-    """What an agent keeps.
-
-    Attributes:
-        params: th_i.
-        memory: the agent's baseline.
-    """
+    """What an agent keeps: th_i and its baseline."""
 
     params: Params
     memory: Any

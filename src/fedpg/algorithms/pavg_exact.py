@@ -14,8 +14,6 @@ With lambda = eta K, the default, the server takes the mean of the agents' logit
 probabilities. Jin, Peng, Yang, Wang, Zhang, "Federated reinforcement learning with environment heterogeneity", AISTATS 2022.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

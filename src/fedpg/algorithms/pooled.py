@@ -3,8 +3,6 @@
 th <- th + eta mean_i g_i(tau_i|th)         K times a round, one batch from every agent each time
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -10,8 +10,6 @@ c is always the mean of all N agents' c_i, whichever were absent. All control va
 et al., "SCAFFOLD: stochastic controlled averaging for federated learning", ICML 2020, with policy gradients.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -19,7 +19,7 @@ from fedpg.errors import UserError
 from fedpg.gradients import batch, dishonest
 from fedpg.gradients.dishonest import HONEST, RANDOM_ACTION, REWARD_FLIP, SHUFFLED_REWARD, MarkedAgent
 from fedpg.simulate import simulator
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_frequencies, assert_trees_close
 from helpers.enumeration import tiny_mdp
 from helpers.federations import bowl, make, rl, run
@@ -80,7 +80,7 @@ def test_no_attack_is_number_zero_and_algorithms_without_messages_are_refused():
 def test_both_engines_draw_the_same_attack():
     small = bowl(noise=0.3)
     algorithm = chain(make("pavg", small.problem, local_steps=1), attack("fedpg-attack", 1))
-    fast, plain = (run(small, algorithm, 1, engine=engine) for engine in (simulator, PlainSimulator))
+    fast, plain = (run(small, algorithm, 1, engine=engine) for engine in (simulator, plain_simulator))
     assert_trees_close(fast.state.rows.server, plain.state.rows.server, rtol=1e-4, atol=1e-5)
 
 

@@ -16,7 +16,7 @@ from fedpg.algorithms.wrappers.base import parts
 from fedpg.algorithms.wrappers.privacy import clipped, protected, with_secret
 from fedpg.errors import UserError
 from fedpg.simulate import simulator
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import Small, bowl, home, make, rl, run
 from helpers.loops import Bowls, walk
@@ -95,7 +95,7 @@ def test_noise_of_all_agents_and_rounds_is_independent(float64):
 def test_both_engines_draw_the_same_noise_and_compress_alike():
     small = bowl(agents=2, noise=0.3)
     algorithm = chain(make("pavg", small.problem, local_steps=1), private(0.5, 0.2), compressed("top-k", 0.5))
-    fast, plain = (run(small, algorithm, 1, engine=engine).state.rows for engine in (simulator, PlainSimulator))
+    fast, plain = (run(small, algorithm, 1, engine=engine).state.rows for engine in (simulator, plain_simulator))
     assert_trees_close(fast, plain, rtol=1e-4, atol=1e-5)
     assert len(np.unique(fast.agents.inner.noise_key)) == 2, "advanced as often by every agent"
 

@@ -16,8 +16,6 @@ message never decodes to larger numbers than it contains: a bound on its numbers
 Reference: Karimireddy, Rebjock, Stich, Jaggi, "Error feedback fixes SignSGD and other gradient compression schemes", ICML 2019.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -38,13 +36,7 @@ TINY = float(jnp.finfo(jnp.float32).tiny)
 
 
 class Float16(NamedTuple):
-    """A message in float16.
-
-    Attributes:
-        leaves: its real leaves, in [-1, 1].
-        scale: the factor of each, (number of leaves,), float32.
-        others: its other leaves.
-    """
+    """A message in float16: its real leaves in [-1, 1], the factor of each, (number of leaves,), float32, and its other leaves."""
 
     leaves: list[jax.Array]
     scale: jax.Array
@@ -52,13 +44,7 @@ class Float16(NamedTuple):
 
 
 class TopK(NamedTuple):
-    """The largest entries of a message.
-
-    Attributes:
-        index: their places in the vector of all real leaves, (k,), int32.
-        value: the entries, (k,).
-        others: the leaves that are not real.
-    """
+    """The k largest entries of a message: their places in the vector of all real leaves, int32, their values, and its other leaves."""
 
     index: jax.Array
     value: jax.Array
@@ -106,12 +92,7 @@ def decode_top_k(encoded: TopK, like: Tree) -> Tree:
 
 
 class AgentState(NamedTuple):
-    """The state of an agent whose messages are compressed.
-
-    Attributes:
-        inner: the algorithm's own.
-        residual: e, like the real leaves of a message, for every exchange of a round.
-    """
+    """The algorithm's own state of an agent, and e, like the real leaves of a message, for every exchange of a round."""
 
     inner: Any
     residual: tuple[list[jax.Array], ...]

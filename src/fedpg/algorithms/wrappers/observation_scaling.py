@@ -8,8 +8,6 @@ The scale is among the params (`fedpg.policies.scaled`), so it is broadcast and 
 nothing: there each agent keeps a scale of its own.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -29,12 +27,7 @@ MODES = ("off", "fixed", "running")
 
 
 class MessageWithMoments(NamedTuple):
-    """A message and what the agent saw.
-
-    Attributes:
-        inner: the algorithm's own message.
-        seen: the moments of the round's observations; () if they do not travel.
-    """
+    """A message of the algorithm, and the moments of the round's observations; () if they do not travel."""
 
     inner: Any
     seen: Any

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.algorithms.authors import Estimates, authors_hapg, authors_svrpg, padded, whitened
 from fedpg.envs.tabular import environment
 from fedpg.errors import UserError
 from fedpg.gradients.batch import Batch
 from fedpg.gradients.rollout import Trajectory
+from fedpg.own import load
 from fedpg.policies import gaussian, softmax
 from fedpg.problem import policy_gradient
 from helpers.compare import random_params
 from helpers.enumeration import tiny_mdp
 from helpers.federations import bowl
 from helpers.worlds import POINT
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "authors_code.py"
+load(f"{FILE}:Estimates", "algorithm")
+CODE = sys.modules[f"fedpg_own_{FILE.stem}"]
+Estimates, authors_hapg, authors_svrpg, padded, whitened = (
+    getattr(CODE, name) for name in ("Estimates", "authors_hapg", "authors_svrpg", "padded", "whitened")
+)
 
 WORLD = environment("tiny", 2, 2)
 PROBLEM = policy_gradient(WORLD, softmax(WORLD), horizon=5, discount=0.9, batch_size=4, baseline="time")
