@@ -23,11 +23,9 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedavg_m import Shared
 from fedpg.errors import choose, require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 CORRECTIONS = ("stored", "sample", "recursive", "hessian")
 
@@ -40,13 +38,7 @@ class AgentState(NamedTuple):
 
 
 def fast_fedpg(
-    problem: Problem,
-    *,
-    local_lr: Any,
-    global_lr: Any = None,
-    local_steps: int = 1,
-    correction: str = "stored",
-    common_batches: int = 1,
+    problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1, correction: str = "stored", common_batches: int = 1
 ) -> Algorithm:
     """Fast-FedPG on `problem`. `Shared.direction` is G.
 

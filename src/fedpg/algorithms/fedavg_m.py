@@ -14,10 +14,8 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import pavg
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):
@@ -31,7 +29,6 @@ def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any
     """FedAvg-M on `problem`.
 
     Args:
-        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg, bit for bit.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
     """

@@ -19,15 +19,13 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.errors import require
 from fedpg.gradients import surrogate
 from fedpg.gradients.exact import log_table
 from fedpg.gradients.surrogate import Divergence, Surrogate
 from fedpg.policies.distributions import outputs_of
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 TOLERANCE, STEP, LOWEST, HIGHEST = 1.1, 2.0, 1e-8, 20.0
 """Of the rule that adapts the coefficients, as in the authors' code."""

@@ -22,12 +22,10 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.algorithms.pavg_exact import require_tables
 from fedpg.errors import choose, require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Message(NamedTuple):
@@ -41,7 +39,6 @@ def fednpg(problem: Problem, *, local_lr: Any, temperature: Any = 0.0, weighting
     """FedNPG on a finite MDP with a softmax table.
 
     Args:
-        problem: what is learned.
         local_lr: eta.
         temperature: tau, 0 or more; eta tau m must stay below 1.
         weighting: mean (the reference), or occupancy: agents count in a state as much as they visit it.

@@ -12,10 +12,8 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedavg_m import Shared
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 def heavy_ball(
@@ -24,7 +22,6 @@ def heavy_ball(
     """Heavy ball on `problem`.
 
     Args:
-        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         u0_batches: batches per agent behind u_0; 0 starts from u_0 = 0.

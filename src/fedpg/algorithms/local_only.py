@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
-from fedpg.problem import Problem
-from fedpg.trees import Params
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 
 
 class AgentState(NamedTuple):

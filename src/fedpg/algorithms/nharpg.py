@@ -20,10 +20,8 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.errors import choose
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):

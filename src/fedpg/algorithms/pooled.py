@@ -8,10 +8,9 @@ from typing import Any
 import jax
 
 from fedpg import trees
-from fedpg.algorithms.base import Algorithm
+from fedpg.algorithms.base import Algorithm, Params
 from fedpg.algorithms.pavg import pavg
 from fedpg.problem import Problem, Usage, total_usage
-from fedpg.trees import Params
 
 
 def pool(problem: Problem, agents: int) -> Problem:

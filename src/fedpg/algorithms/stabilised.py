@@ -33,13 +33,11 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedavg_m import Shared
 from fedpg.algorithms.pavg import pavg
 from fedpg.errors import choose, require
 from fedpg.gradients.importance import Weights
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 LOOKBACKS = ("none", "memory", "sample", "fitted")
 STRETCH = 1.1
@@ -81,18 +79,12 @@ def cosine(one: Params, other: Params) -> jax.Array:
 
 
 def few_steps_gain(beta: Any, local_steps: int) -> Any:
-    """kappa where u_r lags: it remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta).
-
-    With few local steps there is little to keep quiet, and the lag of a memory is all that it would bring.
-    """
+    """kappa where u_r lags: it remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta)."""
     return jnp.maximum(2.0, 4.0 / (beta * local_steps))
 
 
 def first_rounds(local_steps: int) -> int:
-    """P where u_r lags: the rounds that hold the first 128 local steps, at most 4.
-
-    Where rounds are long enough for PAvg's to drift apart, one of them is enough to begin with.
-    """
+    """How many rounds at the start are PAvg's where u_r lags: those that hold the first 128 local steps, at most 4."""
     return min(4, math.ceil(128 / local_steps))
 
 
@@ -189,7 +181,6 @@ def fedsvrpg_s(
     """FedSVRPG-S on `problem`; by default D = 0: no second gradient, no importance weights, nothing kept by the agents.
 
     Args:
-        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg, bit for bit. Noise and drift of local paths fall with beta, the bias they cause with beta^2.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.

@@ -60,7 +60,7 @@ COMMON = [name for name in ALGORITHMS if name not in ("local-only", "fedpg-br") 
 @pytest.mark.parametrize("name", each(COMMON, (*SELDOM, "fedhapg-m", "pavg")))
 def test_running_statistics_are_those_of_everything_seen(name):
     host = Watching()
-    sim = simulator_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball", "nharpg") else {}))
+    sim = simulator_of(name, "running", host)
     state, _ = sim.run(sim.init(jax.random.key(0)), 3)
     seen, state = np.array(host.acted), state.rows
     scale = state.server.shared.params.scale

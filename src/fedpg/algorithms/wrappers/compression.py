@@ -67,20 +67,12 @@ def decode_float16(encoded: Float16, like: Tree) -> Tree:
     return join(leaves, encoded.others)
 
 
-def sent_entries(size: int, keep: float) -> int:
-    """k = ceil(keep d).
-
-    >>> sent_entries(30, 0.1), sent_entries(31, 0.1), sent_entries(5, 0.01)
-    (3, 4, 1)
-    """
-    return max(1, math.ceil(keep * size - 1e-9))
-
-
 def encode_top_k(message: Tree, keep: float) -> TopK:
     """If one entry is not finite, no value is."""
     real, others, _ = parts(message)
     flat, _ = ravel_pytree(real)
-    _, index = jax.lax.top_k(jnp.abs(flat), sent_entries(flat.size, keep))
+    count = max(1, math.ceil(keep * flat.size - 1e-9))  # 0.1 * 30 is 3, whatever its last digit
+    _, index = jax.lax.top_k(jnp.abs(flat), count)
     return TopK(index.astype(jnp.int32), jnp.where(trees.all_finite(flat), flat[index], jnp.nan), others)
 
 
