@@ -213,11 +213,12 @@ def prepare(config: Config) -> Prepared:
         watch_observations=scale != "off",
         dishonest=config.attack in dishonest.ATTACKS,
     )
+    factory = algorithms.factory(config.algorithm)  # once: a file that is loaded twice defines its types twice
     values = vars(config) | {"u0_batches": config.u0} | config.algorithm_option
 
     def algorithm_of(setting: dict[str, Any]) -> Algorithm:
-        taken = {name: value for name, value in (values | setting).items() if name in _parameters(config.algorithm)}
-        return chain(algorithms.make(config.algorithm, problem, **taken), *_wrappers(config, problem, scale))
+        taken = {name: value for name, value in (values | setting).items() if name in inspect.signature(factory).parameters}
+        return chain(factory(problem, **taken), *_wrappers(config, problem, scale))
 
     return Prepared(problem, algorithm_of, federation, participation_of(config))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import functools
 import json
 import re
 import signal
@@ -19,7 +18,6 @@ import jax
 import numpy as np
 
 from fedpg import named_arrays
-from fedpg.communication import Communication
 from fedpg.errors import UserError, choose, one_line, require
 from fedpg.rounds import HEALTHY
 from fedpg.runs import checkpoint
@@ -76,7 +74,7 @@ def train(
     for name in settings:
         choose("setting", name, FIELDS)
     if resume:
-        require(out is not None, "to resume, give the folder of the run as `out`")
+        require(out is not None, "to resume, give the folder of the run: --out, or out=")
         RunFolder(Path(out)).require_run()
         stored = Config(**configs.read(RunFolder(Path(out)).config))
         asked = dataclasses.replace(config or stored, **settings)
@@ -113,6 +111,7 @@ class _Loop:
     """One process of a run.
 
     Attributes:
+        blank: shapes and agents, nothing trained.
         state: the engine's state.
         evaluated: rounds done at the last evaluation; what the state counts since then is not yet in `costs`.
         costs: since round 0.
@@ -126,6 +125,9 @@ class _Loop:
     def __init__(self, engine: Engine, config: Config, folder: RunFolder, progress: Progress) -> None:
         self.engine, self.config, self.folder, self.progress = engine, config, folder, progress
         self.key = jax.random.key(config.seed)
+        # Both before anything is written: they refuse what makes no sense.
+        self.blank = engine.blank(self.key)
+        self.communication = engine.communication(self.blank)
         self.evaluated, self.seconds, self.saved = -1, 0.0, 0.0
         self.costs = Costs(config.seeds)
         self.rows: list[dict[str, Any]] = []
@@ -134,10 +136,6 @@ class _Loop:
     @property
     def round(self) -> int:
         return int(self.state.round)
-
-    @functools.cached_property
-    def _communication(self) -> Communication:
-        return self.engine.communication(self.state)
 
     def run(self, resume: bool) -> Run:
         restored = resume and self._restore()
@@ -156,10 +154,10 @@ class _Loop:
     def _begin(self) -> None:
         for file in (self.folder.metrics, self.folder.events):
             file.unlink(missing_ok=True)
-        made_with, began = manifest(), time.monotonic()
+        write_json(self.folder.manifest, manifest() | {"agents_of_seed_0": describe(self.engine.constants(self.blank))})
+        began = time.monotonic()
         self.state = jax.block_until_ready(self.engine.init(self.key))
         self.seconds = time.monotonic() - began
-        write_json(self.folder.manifest, made_with | {"agents_of_seed_0": describe(self.engine.constants(self.state))})
         self._record_events()
         if self.engine.events.live and not self._healthy().any():
             raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): mend it, then --resume")
@@ -209,7 +207,7 @@ class _Loop:
             self.state = self.state._replace(rows=self.state.rows._replace(failed=failed))
         rows = jax.tree.map(np.asarray, self.state.rows._replace(server=(), agents=()))
         self.costs.add(rows)
-        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self._communication)
+        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self.communication)
         row["events"] = self.events
         append_line(self.folder.metrics, row)
         self.rows.append(row)
@@ -254,8 +252,8 @@ class _Loop:
             return False
         arrays, about = checkpoint.read(self.folder.checkpoint)
         part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
-        blank = self.engine.blank(self.key)
-        self.state = blank._replace(round=blank.round + about["round"], rows=named_arrays.unflatten(blank.rows, part["state"]))
+        rows = named_arrays.unflatten(self.blank.rows, part["state"])
+        self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
         vars(self.costs).update(part["costs"])
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
