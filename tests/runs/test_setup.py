@@ -14,7 +14,7 @@ from fedpg.errors import UserError
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config
 from fedpg.runs.setup import build, known_options, prepare, presets, resolve, resolve_options
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import Plain
 
 
 @pytest.mark.parametrize("env", [*families.NAMES, "gym:CartPole-v1", "my_module:make"])
@@ -221,6 +221,6 @@ def test_everything_off_leaves_the_algorithm_as_it_is():
 
 def test_the_engine_is_the_one_asked_for():
     small = {"env": "random-mdp", "agents": 2, "horizon": 3}
-    assert isinstance(build(resolve(Config(**small, engine="plain"))), PlainSimulator)
+    assert isinstance(build(resolve(Config(**small, engine="plain"))).programs, Plain)
     with pytest.raises(UserError, match="use fedpg serve"):
         build(dataclasses.replace(resolve(Config(**small)), engine="flower"))

@@ -1,11 +1,9 @@
 """Flags by tyro, with one-line errors."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io
-import re
+import itertools
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,10 +30,11 @@ def parse(kind: type[Options], argv: list[str], prog: str) -> Options:
     except SystemExit as stop:
         if stop.code != 2:
             raise
-    # tyro draws a box: a title, the error, a rule, and help.
-    lines = [re.sub(r"[╭╮╰╯│]+", " ", line).strip() for line in printed.getvalue().splitlines()[1:]]
-    rule = next((number for number, line in enumerate(lines) if line.startswith("─")), len(lines))
-    raise UserError(f"{' '.join(lines[:rule])} ({prog} --help explains every flag)")
+    # tyro draws a box: a title, the error, and help.
+    lines = [line.strip(" │|") for line in printed.getvalue().splitlines()[1:]]
+    text = [line for line in lines if line.strip("╭╮╰╯─+-")]
+    error = itertools.takewhile(lambda line: not line.startswith(("Argument helptext", "For full helptext", "Perhaps")), text)
+    raise UserError(f"{' '.join(error)} ({prog} --help explains every flag)")
 
 
 def parse_run(kind: type[Options], argv: list[str], prog: str) -> tuple[dict[str, Any], Options]:

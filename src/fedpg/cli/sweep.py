@@ -1,7 +1,5 @@
 """`fedpg sweep`: lists of settings, compared in a table."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -118,7 +116,9 @@ def table_of(lines: list[dict[str, Any]]) -> Table:
     """The settings and their final returns."""
     rounds, seeds = lines[0]["rounds"][-1], len(lines[0]["return_per_seed"])
     table = Table(title=f"return after {rounds} rounds, mean over {seeds} seeds and all agents", title_justify="left")
-    for column in (*map(flag, lines[0]["setting"]), "return", "95 % interval", "failed seeds"):
+    for name in lines[0]["setting"]:
+        table.add_column(flag(name), justify="right", overflow="fold")
+    for column in ("return", "95 % interval", "failed seeds"):
         table.add_column(column, justify="right", no_wrap=True)
     for line in lines:
         shown = ("-", "-") if line["return"] is None else (f"{line['return']:.4g}", f"{line['low']:.4g} to {line['high']:.4g}")

@@ -1,7 +1,5 @@
 """`fedpg theory`: the theorems' beta, step-sizes and B for given constants."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,5 @@
 """`fedpg train`: one run, written to a run folder."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 

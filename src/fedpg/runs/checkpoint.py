@@ -1,7 +1,5 @@
 """Checkpoints: one safetensors file, written atomically, with a digest that a damaged file does not match."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The configuration of a run: a frozen dataclass whose fields are also the flags and the keys of a TOML file."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -52,22 +50,11 @@ def _parse_value(text: str) -> Any:
     return text.strip()
 
 
-def _left_out(metavar: str, source: str = "from the preset") -> Any:
-    """How --help shows a flag whose value is found elsewhere when it is left out."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
-
-
+FROM_PRESET = tyro.conf.arg(help_behavior_hint="(default: from the preset)")
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0, le=1e30)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e30)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-
-PresetCount = Annotated[Count | None, _left_out("INT")]
-PresetPositive = Annotated[Positive | None, _left_out("FLOAT")]
-PresetNotNegative = Annotated[NotNegative | None, _left_out("FLOAT")]
-PresetShare = Annotated[Share | None, _left_out("FLOAT")]
-PresetBool = Annotated[bool | None, _left_out("BOOL")]
-PresetStr = Annotated[str | None, _left_out("STR")]
 Options = Annotated[
     dict[str, Any],
     PrimitiveConstructorSpec(
@@ -87,7 +74,6 @@ Sizes = Annotated[
         is_instance=lambda value: value is None or isinstance(value, tuple),
         str_from_instance=lambda sizes: [",".join(map(str, sizes or ()))],
     ),
-    tyro.conf.arg(help_behavior_hint="(default: the policy's own)"),
 ]
 
 
@@ -105,41 +91,41 @@ class Config:
     published code); file.py:function (your own)."""
     agents: Count = 5
     """N, the number of agents, each with its own environment."""
-    heterogeneity: PresetNotNegative = None
+    heterogeneity: Annotated[NotNegative | None, FROM_PRESET] = None
     """How much the environments differ: 0 = identical, no upper end."""
     env_option: Options = dataclasses.field(default_factory=dict)
     """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
     policy: str = "auto"
     """auto, softmax, direct (tables), categorical, gaussian (tanh networks), or file.py:function (your own)."""
     hidden: Sizes = None
-    """Sizes of the hidden layers of a network, for example 64,64."""
-    rounds: PresetCount = None
+    """Sizes of the hidden layers of a network, for example 64,64; left out, the policy's own."""
+    rounds: Annotated[Count | None, FROM_PRESET] = None
     """R, communication rounds."""
-    local_steps: PresetCount = None
+    local_steps: Annotated[Count | None, FROM_PRESET] = None
     """K, updates of every agent in a round."""
-    batch: PresetCount = None
+    batch: Annotated[Count | None, FROM_PRESET] = None
     """Trajectories per local step (the paper: 1)."""
-    beta: PresetShare = None
+    beta: Annotated[Share | None, FROM_PRESET] = None
     """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
     mfpo, fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
     """Options of this algorithm only, as on its page in docs/algorithms: lookback=memory gain=1."""
-    local_lr: PresetPositive = None
+    local_lr: Annotated[Positive | None, FROM_PRESET] = None
     """eta, the step-size of a local step."""
-    global_lr: Annotated[Positive | None, _left_out("FLOAT", "eta K")] = None
+    global_lr: Annotated[Positive | None, tyro.conf.arg(help_behavior_hint="(default: eta K)")] = None
     """lambda, the step-size of the server; eta K takes the mean of the agents' params."""
-    horizon: PresetCount = None
+    horizon: Annotated[Count | None, FROM_PRESET] = None
     """H, the most steps of a trajectory."""
-    discount: PresetShare = None
+    discount: Annotated[Share | None, FROM_PRESET] = None
     """gamma."""
-    baseline: PresetStr = None
+    baseline: Annotated[str | None, FROM_PRESET] = None
     """What is subtracted from returns: none (the paper), time, linear, value."""
-    normalise_advantages: PresetBool = None
+    normalise_advantages: Annotated[bool | None, FROM_PRESET] = None
     """Standardise advantages over each batch: True or False (biased)."""
-    normalise_observations: PresetStr = None
+    normalise_observations: Annotated[str | None, FROM_PRESET] = None
     """off; fixed (one scale, measured before round 0); running (moments are part of every message and the server merges them);
     auto (running if observations are numbers, off if they are names of states)."""
-    weights: PresetStr = None
+    weights: Annotated[str | None, FROM_PRESET] = None
     """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
     weight_cap: Positive = 2.0
     """The largest truncated weight."""
@@ -194,10 +180,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Config))
 def convert(values: Any, kind: type[T], what: str = "") -> T:
     """`values` (numbers, strings, lists, dictionaries) as the type `kind`, checked by msgspec.
 
-    Args:
-        values: what somebody has written.
-        kind: a dataclass, or any type that msgspec knows.
-        what: how to call `values` in an error; the field's name as a flag if left out.
+    In an error they are called `what`, or by the flag of the field that is wrong.
 
     >>> convert({"agents": 0}, Config)
     Traceback (most recent call last):
@@ -209,11 +192,10 @@ def convert(values: Any, kind: type[T], what: str = "") -> T:
     except msgspec.ValidationError as error:
         expected, _, path = str(error).partition(" - at `$")
         field = re.match(r"\.(\w+)", path)
-        value = values[field[1]] if field else values
         expected = expected.removeprefix("Expected ").partition(", got ")[0].replace("`", "").replace(" | null", "")
-        for json_word, plain in (("array", "a list"), ("object", "a table")):
-            expected = expected.replace(json_word, plain)
-        raise UserError(f"{what or flag(field[1] if field else '')} must be {expected}, not {value!r}") from None
+        expected = expected.replace("array", "a list").replace("object", "a table")
+        name, value = (flag(field[1]), values[field[1]]) if field else (what, values)
+        raise UserError(f"{name} must be {expected}, not {value!r}") from None
 
 
 def make(values: dict[str, Any], where: str = "the configuration") -> Config:
@@ -233,16 +215,15 @@ def parse(text: str, where: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not valid TOML: {error}") from None
-    config = make(table, where)
-    return {key.replace("-", "_"): getattr(config, key.replace("-", "_")) for key in table}
+    config, names = make(table, where), [key.replace("-", "_") for key in table]
+    return {name: getattr(config, name) for name in names}
 
 
 def read(path: Path) -> dict[str, Any]:
     """The fields that a TOML file sets, checked."""
+    require(path.is_file(), f"no configuration file at {path}")
     try:
-        return parse(path.read_bytes().decode(), str(path))
-    except FileNotFoundError:
-        raise UserError(f"no configuration file at {path}") from None
+        return parse(path.read_text(), str(path))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
 

@@ -1,7 +1,5 @@
 """One line of metrics.jsonl from what an engine measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

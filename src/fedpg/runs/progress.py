@@ -1,7 +1,5 @@
 """What is shown while a run goes on."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Learning curves of many settings: settings that differ in numbers only share one compiled program."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence

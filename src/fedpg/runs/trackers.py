@@ -1,7 +1,5 @@
 """Sends the lines of metrics.jsonl to trackers, each in its own thread: a tracker that hangs or fails does not stop the training."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import importlib
@@ -155,7 +153,7 @@ class Trackers:
         self._sent, self._complete = len(rows), bool(rows) and rows[-1]["round"] == self._config.rounds
         self._report_problems()
 
-    def __enter__(self) -> Trackers:
+    def __enter__(self) -> "Trackers":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,7 +1,5 @@
 """The training loop: rounds, evaluations, metrics, checkpoints, Ctrl-C and resume."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

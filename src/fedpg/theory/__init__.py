@@ -1,7 +1,5 @@
 """The constants of the two convergence theorems, and the beta, step-sizes and B they prescribe."""
 
-from __future__ import annotations
-
 from fedpg.theory.constants import Constants, complete
 from fedpg.theory.errata import ERRATA, Erratum
 from fedpg.theory.prescription import Condition, Prescription, initial_batches, prescribe

@@ -3,8 +3,6 @@
 Names are the paper's. The paper's appendix writes the discount as lambda; here lambda is only the global step-size.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

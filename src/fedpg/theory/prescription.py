@@ -1,7 +1,5 @@
 """The beta, step-sizes and B of the complete theorems, with every condition on eta that the proofs use."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
