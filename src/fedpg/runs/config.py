@@ -55,6 +55,7 @@ Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0, le=1e30)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e30)]
 Share = Annotated[float, Meta(gt=0, le=1)]
+PresetNotNegative = Annotated[NotNegative | None, FROM_PRESET]
 Options = Annotated[
     dict[str, Any],
     PrimitiveConstructorSpec(
@@ -87,11 +88,10 @@ class Config:
     algorithm: str = "fedsvrpg-s"
     """The algorithm: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
-    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); authors-svrpg, authors-hapg (the paper's
-    published code); file.py:function (your own)."""
+    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
     agents: Count = 5
     """N, the number of agents, each with its own environment."""
-    heterogeneity: Annotated[NotNegative | None, FROM_PRESET] = None
+    heterogeneity: PresetNotNegative = None
     """How much the environments differ: 0 = identical, no upper end."""
     env_option: Options = dataclasses.field(default_factory=dict)
     """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""

@@ -8,7 +8,7 @@ import math
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 
@@ -18,16 +18,13 @@ from fedpg.algorithms.selection import Participation
 from fedpg.algorithms.wrappers import attack, chain, compressed, observation_scaling, private, robust
 from fedpg.algorithms.wrappers.attack import attacker_count, with_dishonest_agents
 from fedpg.algorithms.wrappers.observation_scaling import MODES
-from fedpg.communication import Communication
 from fedpg.envs import Box, Federation, families
 from fedpg.errors import choose, require
-from fedpg.events import EventLog
 from fedpg.gradients import baselines, dishonest, importance
 from fedpg.problem import Problem, policy_gradient
-from fedpg.rounds import Scores
 from fedpg.runs import trackers
 from fedpg.runs.config import FIELDS, Config, checked, convert, flag
-from fedpg.simulate import Info, State, simulator
+from fedpg.simulate import Simulator, simulator
 from fedpg.simulate_plain import plain_simulator
 from fedpg.theory import initial_batches
 
@@ -36,38 +33,6 @@ BETWEEN_MACHINES = "flower"
 """The engine that `fedpg serve` runs."""
 TRACED = ("beta", "local_lr", "global_lr")
 """Fields that may differ between the rows of one compiled program."""
-
-
-class Engine(Protocol):
-    """What the training loop asks of an engine: `fedpg.simulate.Simulator`, or `fedpg.flower` between machines.
-
-    Attributes:
-        events: what went wrong in the agents' environments.
-        save_every: seconds between checkpoints when evaluations are further apart than that.
-        withheld: whether agents may keep to themselves how good the params are.
-    """
-
-    events: EventLog
-    save_every: float
-    withheld: bool
-
-    def init(self, key: jax.Array) -> State:
-        """The state after the warm-up, before round 0."""
-
-    def blank(self, key: jax.Array) -> State:
-        """A state of the same shapes with nothing run, into which a checkpoint is restored."""
-
-    def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
-        """The state after `rounds` more rounds, and what they cost; `accumulate` adds the cost of the calls before."""
-
-    def evaluate(self, state: State) -> Scores:
-        """How good the params are, for every seed and agent."""
-
-    def constants(self, state: State) -> Any:
-        """The agents' constants as they were drawn, axes (seeds, N, ...)."""
-
-    def communication(self, state: State) -> Communication:
-        """How many numbers are sent."""
 
 
 @functools.cache
@@ -230,7 +195,7 @@ def _wrappers(config: Config, problem: Problem | None = None, scale: str = "off"
     )
 
 
-def build(config: Config, settings: Any = None) -> Engine:
+def build(config: Config, settings: Any = None) -> Simulator:
     """The engine of a resolved configuration; with `settings`, a simulator that runs one row per setting and seed."""
     require(config.engine in ENGINES, f"the engine {config.engine} runs between machines: use fedpg serve, or --engine simulator")
     problem, algorithm_of, federation, participation = prepare(config)

@@ -31,10 +31,7 @@ class Tracker(Protocol):
     def log(self, round: int, time: float, values: dict[str, float]) -> None:
         """Adds an evaluated round. Rounds come in order, from 0; a tracker skips those that it has from an earlier process.
 
-        Args:
-            round: rounds done: the step in every tracker.
-            time: seconds of UNIX time: when the run began, plus `seconds` of the row. It does not depend on when it is sent.
-            values: name -> number; what was null is left out.
+        `time`, in seconds of UNIX time, is when the run began plus `seconds` of the row: it does not depend on when it is sent.
         """
 
     def close(self, complete: bool) -> None:
@@ -80,39 +77,29 @@ def run_id(folder: RunFolder) -> str:
     return path.read_text()
 
 
-class Sender:
-    """One tracker and the thread that talks to it.
+class Sender(threading.Thread):
+    """The thread that talks to one tracker.
 
     Attributes:
+        items: rows to send; at the end, whether the run is complete.
         problem: one line on what went wrong, after which nothing more is sent; None while all is well.
     """
 
     def __init__(self, name: str, folder: RunFolder, config: Config) -> None:
-        self.name, self._folder, self._config = name, folder, config
+        super().__init__(name=name, daemon=True)  # a server that never answers must not keep the process alive
+        self.items: queue.SimpleQueue[dict[str, Any] | bool] = queue.SimpleQueue()
         self.problem: str | None = None
-        self._waiting: queue.SimpleQueue[dict[str, Any] | bool] = queue.SimpleQueue()
-        # a daemon: a server that never answers must not keep the process alive
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._folder, self._config = folder, config
+        self.start()
 
-    def put(self, item: dict[str, Any] | bool) -> None:
-        """Hands the thread a row; or at the end, whether the run is complete."""
-        self._waiting.put(item)
-
-    def wait(self, seconds: float | None) -> None:
-        """Waits until all is sent, at most so long."""
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            self.problem = self.problem or "it did not take everything in time"
-
-    def _work(self) -> None:
+    def run(self) -> None:
         tracker = None
         try:
             with self._folder.lock(f".{self.name}.lock", f"it sends this run to {self.name}"):
                 created = json.loads(self._folder.manifest.read_text())["created"]
                 began = datetime.datetime.fromisoformat(created).timestamp()
                 tracker = _module(self.name).open_run(self._folder, self._config)
-                while isinstance(item := self._waiting.get(), dict):
+                while isinstance(item := self.items.get(), dict):
                     tracker.log(item["round"], began + item["seconds"], values_of(item))
                 tracker.close(item)
         except Exception as error:  # a tracker may raise anything, and the run goes on all the same
@@ -149,7 +136,7 @@ class Trackers:
             self._senders, self._unopened = [Sender(name, self._folder, self._config) for name in self._unopened], []
         for row in rows[self._sent :]:
             for sender in self._senders:
-                sender.put(row)
+                sender.items.put(row)
         self._sent, self._complete = len(rows), bool(rows) and rows[-1]["round"] == self._config.rounds
         self._report_problems()
 
@@ -158,11 +145,13 @@ class Trackers:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for sender in self._senders:
-            sender.put(self._complete)
+            sender.items.put(self._complete)
         patience = HURRY if kind is KeyboardInterrupt else self._patience
         until = None if patience is None else time.monotonic() + patience
         for sender in self._senders:
-            sender.wait(None if until is None else max(0.0, until - time.monotonic()))
+            sender.join(None if until is None else max(0.0, until - time.monotonic()))
+            if sender.is_alive():
+                sender.problem = "it did not take everything in time"
         self._report_problems()
 
     def _report_problems(self) -> None:

@@ -1,7 +1,6 @@
 """The training loop: rounds, evaluations, metrics, checkpoints, Ctrl-C and resume."""
 
 import contextlib
-import dataclasses
 import datetime
 import json
 import re
@@ -22,11 +21,11 @@ from fedpg.runs import checkpoint
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config, flag
 from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, write_atomically, write_json
-from fedpg.runs.metrics import Costs, make_row
+from fedpg.runs.metrics import add_costs, make_row, no_costs
 from fedpg.runs.progress import Progress
-from fedpg.runs.setup import Engine, build, resolve
+from fedpg.runs.setup import build, resolve
 from fedpg.runs.trackers import TRACKING, Trackers
-from fedpg.simulate import State
+from fedpg.simulate import Simulator, State
 
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is heard."""
@@ -54,7 +53,7 @@ def train(
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    make_engine: Callable[[Config], Engine] = build,
+    make_engine: Callable[[Config], Simulator] = build,
     **settings: Any,
 ) -> Run:
     """Trains one policy for all agents and writes a run folder.
@@ -66,22 +65,22 @@ def train(
         out: the run folder, which must be empty or absent unless `resume`; left out, a new folder under runs/.
         resume: continue from the folder's checkpoint, bit for bit. Only `rounds`, which may grow, and `track` may change.
         progress: gets reports while the run goes on; silent by default.
-        make_engine: makes the engine of a complete configuration.
+        make_engine: makes the engine of a complete configuration: a `Simulator`, or an object with its methods (`fedpg.flower`).
         settings: fields of `Config` that win over `config`.
     """
     for name in settings:
         choose("setting", name, FIELDS)
+    given = {name: value for name, value in vars(config or Config()).items() if value != getattr(Config(), name)} | settings
     if resume:
         require(out is not None, "to resume, give the folder of the run: --out, or out=")
         RunFolder(Path(out)).require_run()
         stored = Config(**configs.read(RunFolder(Path(out)).config))
-        asked = dataclasses.replace(config or stored, **settings)
-        # The trackers of the stored run need not be installed any more; u_0 follows from the rounds that the run began with.
-        stored = resolve(dataclasses.replace(stored, track=()))
-        config = resolve(asked if asked.u0 != "auto" else dataclasses.replace(asked, u0=stored.u0))
-        config = check_same(config, stored)
-    else:
-        config = resolve(dataclasses.replace(config or Config(), **settings))
+        for name, value in given.items():
+            kept = getattr(stored, name)
+            require(name in ("rounds", "track") or value == kept, f"cannot resume: the run has {flag(name)} {kept}, not {value}")
+        given = vars(stored) | given
+        require(given["rounds"] >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {given['rounds']}")
+    config = resolve(Config(**given))
     folder = RunFolder(Path(out or new_path(config)))
     if not resume:
         folder.require_empty()
@@ -94,15 +93,6 @@ def new_path(config: Config) -> str:
     """Where a run goes that was given no folder."""
     names = (re.sub(r"[^\w.-]+", "-", name) for name in (config.env, config.algorithm))
     return f"runs/{'-'.join(names)}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-
-
-def check_same(wanted: Config, stored: Config) -> Config:
-    """The stored configuration with the wanted rounds and trackers; refuses any other difference."""
-    for name in FIELDS:
-        here, there = getattr(wanted, name), getattr(stored, name)
-        require(name in ("rounds", "track") or here == there, f"cannot resume: the run has {flag(name)} {there}, not {here}")
-    require(wanted.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {wanted.rounds}")
-    return dataclasses.replace(stored, rounds=wanted.rounds, track=wanted.track)
 
 
 class _Loop:
@@ -120,14 +110,14 @@ class _Loop:
 
     state: State
 
-    def __init__(self, engine: Engine, config: Config, folder: RunFolder, progress: Progress) -> None:
+    def __init__(self, engine: Simulator, config: Config, folder: RunFolder, progress: Progress) -> None:
         self.engine, self.config, self.folder, self.progress = engine, config, folder, progress
         self.key = jax.random.key(config.seed)
         # Both before anything is written: they refuse what makes no sense.
         self.blank = engine.blank(self.key)
         self.communication = engine.communication(self.blank)
         self.evaluated, self.seconds, self.saved = -1, 0.0, 0.0
-        self.costs = Costs(config.seeds)
+        self.costs = no_costs(config.seeds)
         self.rows: list[dict[str, Any]] = []
         self.events, self.last_event = 0, "a number that is not finite"
 
@@ -138,14 +128,15 @@ class _Loop:
     def run(self, resume: bool) -> Run:
         restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
-        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers:
+        first = self.round if restored else 0
+        reports = self.progress.running(self.config, first)
+        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers, reports:
             if not restored:
                 self._begin()
             elif self.evaluated < self.round and self._evaluation_is_due():
                 self._evaluate()
             self.trackers.send(self.rows)
-            stop = threading.Event()
-            with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
+            with stop_on_interrupt() as stop:
                 self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
 
@@ -204,7 +195,7 @@ class _Loop:
             failed = np.where(broken, self.round, failed).astype(failed.dtype)
             self.state = self.state._replace(rows=self.state.rows._replace(failed=failed))
         rows = jax.tree.map(np.asarray, self.state.rows._replace(server=(), agents=()))
-        self.costs.add(rows)
+        self.costs = add_costs(self.costs, rows)
         row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self.communication)
         row["events"] = self.events
         append_line(self.folder.metrics, row)
@@ -238,7 +229,7 @@ class _Loop:
 
     def _save(self) -> None:
         arrays = {f"state.{name}": array for name, array in named_arrays.flatten(self.state.rows).items()}
-        arrays |= {f"costs.{name}": array for name, array in vars(self.costs).items()}
+        arrays |= {f"costs.{name}": array for name, array in self.costs.items()}
         about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
         checkpoint.write(self.folder.checkpoint, arrays, about)
         self.saved = time.monotonic()
@@ -252,7 +243,7 @@ class _Loop:
         part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
         rows = named_arrays.unflatten(self.blank.rows, part["state"])
         self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
-        vars(self.costs).update(part["costs"])
+        self.costs = part["costs"]
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
@@ -273,20 +264,20 @@ def describe(constants: Any) -> dict[str, list]:
 
 
 @contextlib.contextmanager
-def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) lets the current call finish and sets `stop`; a second one stops at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """An event that Ctrl-C (or SIGTERM) sets, so that the current call can finish; a second Ctrl-C stops at once."""
+    stop = threading.Event()
 
     def heard(number: int, frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Python lets only the main thread handle signals.
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, heard) for number in signals}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
