@@ -2,6 +2,6 @@
 
 from fedpg.theory.constants import Constants, complete
 from fedpg.theory.errata import ERRATA, Erratum
-from fedpg.theory.prescription import Condition, Prescription, initial_batches, prescribe
+from fedpg.theory.prescription import Prescription, initial_batches, prescribe
 
-__all__ = ["ERRATA", "Condition", "Constants", "Erratum", "Prescription", "complete", "initial_batches", "prescribe"]
+__all__ = ["ERRATA", "Constants", "Erratum", "Prescription", "complete", "initial_batches", "prescribe"]
