@@ -50,12 +50,16 @@ def _parse_value(text: str) -> Any:
     return text.strip()
 
 
-FROM_PRESET = tyro.conf.arg(help_behavior_hint="(default: from the preset)")
+def left_out(metavar: str, source: str = "from the preset") -> Any:
+    """How --help shows a flag whose value comes from elsewhere when it is left out."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
+
+
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0, le=1e30)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e30)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-PresetNotNegative = Annotated[NotNegative | None, FROM_PRESET]
+PresetNotNegative = Annotated[NotNegative | None, left_out("FLOAT")]
 Options = Annotated[
     dict[str, Any],
     PrimitiveConstructorSpec(
@@ -97,35 +101,35 @@ class Config:
     """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
     policy: str = "auto"
     """auto, softmax, direct (tables), categorical, gaussian (tanh networks), or file.py:function (your own)."""
-    hidden: Sizes = None
-    """Sizes of the hidden layers of a network, for example 64,64; left out, the policy's own."""
-    rounds: Annotated[Count | None, FROM_PRESET] = None
+    hidden: Annotated[Sizes, left_out("INT[,INT...]", "the policy's own")] = None
+    """Sizes of the hidden layers of a network, for example 64,64."""
+    rounds: Annotated[Count | None, left_out("INT")] = None
     """R, communication rounds."""
-    local_steps: Annotated[Count | None, FROM_PRESET] = None
+    local_steps: Annotated[Count | None, left_out("INT")] = None
     """K, updates of every agent in a round."""
-    batch: Annotated[Count | None, FROM_PRESET] = None
+    batch: Annotated[Count | None, left_out("INT")] = None
     """Trajectories per local step (the paper: 1)."""
-    beta: Annotated[Share | None, FROM_PRESET] = None
+    beta: Annotated[Share | None, left_out("FLOAT")] = None
     """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
     mfpo, fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
     """Options of this algorithm only, as on its page in docs/algorithms: lookback=memory gain=1."""
-    local_lr: Annotated[Positive | None, FROM_PRESET] = None
+    local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
     """eta, the step-size of a local step."""
-    global_lr: Annotated[Positive | None, tyro.conf.arg(help_behavior_hint="(default: eta K)")] = None
+    global_lr: Annotated[Positive | None, left_out("FLOAT", "eta K")] = None
     """lambda, the step-size of the server; eta K takes the mean of the agents' params."""
-    horizon: Annotated[Count | None, FROM_PRESET] = None
+    horizon: Annotated[Count | None, left_out("INT")] = None
     """H, the most steps of a trajectory."""
-    discount: Annotated[Share | None, FROM_PRESET] = None
+    discount: Annotated[Share | None, left_out("FLOAT")] = None
     """gamma."""
-    baseline: Annotated[str | None, FROM_PRESET] = None
+    baseline: Annotated[str | None, left_out("STR")] = None
     """What is subtracted from returns: none (the paper), time, linear, value."""
-    normalise_advantages: Annotated[bool | None, FROM_PRESET] = None
+    normalise_advantages: Annotated[bool | None, left_out("BOOL")] = None
     """Standardise advantages over each batch: True or False (biased)."""
-    normalise_observations: Annotated[str | None, FROM_PRESET] = None
+    normalise_observations: Annotated[str | None, left_out("STR")] = None
     """off; fixed (one scale, measured before round 0); running (moments are part of every message and the server merges them);
     auto (running if observations are numbers, off if they are names of states)."""
-    weights: Annotated[str | None, FROM_PRESET] = None
+    weights: Annotated[str | None, left_out("STR")] = None
     """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
     weight_cap: Positive = 2.0
     """The largest truncated weight."""

@@ -1,7 +1,7 @@
 """One line of metrics.jsonl from what an engine measured."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,20 +10,18 @@ from fedpg.rounds import HEALTHY, Scores, SeedState
 from fedpg.runs.config import Config
 from fedpg.theory import privacy
 
-Costs = dict[str, np.ndarray]
-"""What every seed has used since round 0, (seeds,) each: env_steps, trajectories and refused (messages)."""
 
+class Costs(NamedTuple):
+    """What every seed has used since round 0, (seeds,) each; `refused` counts messages."""
 
-def no_costs(seeds: int) -> Costs:
-    """The costs at the start."""
-    return {name: np.zeros(seeds, np.int64) for name in ("env_steps", "trajectories", "refused")}
+    env_steps: np.ndarray
+    trajectories: np.ndarray
+    refused: np.ndarray
 
-
-def add_costs(costs: Costs, state: SeedState) -> Costs:
-    """The costs with what `state` counted since the last evaluation."""
-    usage = state.info.usage
-    new = {"env_steps": usage.env_steps, "trajectories": usage.trajectories, "refused": state.refused.sum(1)}
-    return {name: costs[name] + new[name] for name in costs}
+    def plus(self, state: SeedState) -> "Costs":
+        """The costs with what `state` counted since the last evaluation."""
+        usage = state.info.usage
+        return Costs(self.env_steps + usage.env_steps, self.trajectories + usage.trajectories, self.refused + state.refused.sum(1))
 
 
 def make_row(
@@ -56,8 +54,8 @@ def make_row(
         }
     if scores.grad_norm_sq is not None:
         per_seed |= {"grad_norm_sq": scores.grad_norm_sq, "spread": scores.spread}
-    up, down = communication.total(round, costs["env_steps"])
-    counts = {"env_steps": costs["env_steps"], "trajectories": costs["trajectories"], "floats_up": up, "floats_down": down}
+    up, down = communication.total(round, costs.env_steps)
+    counts = {"env_steps": costs.env_steps, "trajectories": costs.trajectories, "floats_up": up, "floats_down": down}
 
     healthy = state.failed == HEALTHY
     row: dict[str, Any] = {"round": round, "seconds": float(f"{seconds:.3f}")}
@@ -69,7 +67,7 @@ def make_row(
         row[f"{name}_per_seed"] = [short(v) if fine else None for v, fine in zip(values, healthy, strict=True)]
     row["return_per_agent"] = [short(known(np.mean, row)) for row in returns[healthy].T]
     row["refused_per_agent"] = [int(v) for v in state.refused.sum(0)]
-    row["refused_messages"] = int(costs["refused"].sum())
+    row["refused_messages"] = int(costs.refused.sum())
     row["failed_seeds"] = {str(seed): int(state.failed[seed]) for seed in np.flatnonzero(~healthy)}
     if config.noise > 0:
         # An upper bound: the agents that missed rounds have sent fewer messages.

@@ -16,12 +16,12 @@ import numpy as np
 
 from fedpg import named_arrays
 from fedpg.errors import UserError, choose, one_line, require
-from fedpg.rounds import HEALTHY
+from fedpg.rounds import HEALTHY, SeedState
 from fedpg.runs import checkpoint
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config, flag
 from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, write_atomically, write_json
-from fedpg.runs.metrics import add_costs, make_row, no_costs
+from fedpg.runs.metrics import Costs, make_row
 from fedpg.runs.progress import Progress
 from fedpg.runs.setup import build, resolve
 from fedpg.runs.trackers import TRACKING, Trackers
@@ -95,16 +95,20 @@ def new_path(config: Config) -> str:
     return f"runs/{'-'.join(names)}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
+class Saved(NamedTuple):
+    """The arrays of a checkpoint."""
+
+    state: SeedState
+    costs: Costs
+
+
 class _Loop:
     """One process of a run.
 
     Attributes:
-        blank: shapes and agents, nothing trained.
         state: the engine's state.
         evaluated: rounds done at the last evaluation; what the state counts since then is not yet in `costs`.
-        costs: since round 0.
         seconds: spent training since round 0.
-        rows: the lines of metrics.jsonl.
         events: how many lines of events.jsonl are about agents.
     """
 
@@ -117,7 +121,7 @@ class _Loop:
         self.blank = engine.blank(self.key)
         self.communication = engine.communication(self.blank)
         self.evaluated, self.seconds, self.saved = -1, 0.0, 0.0
-        self.costs = no_costs(config.seeds)
+        self.costs = Costs(*np.zeros((3, config.seeds), np.int64))
         self.rows: list[dict[str, Any]] = []
         self.events, self.last_event = 0, "a number that is not finite"
 
@@ -128,8 +132,7 @@ class _Loop:
     def run(self, resume: bool) -> Run:
         restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
-        first = self.round if restored else 0
-        reports = self.progress.running(self.config, first)
+        reports = self.progress.running(self.config, self.round if restored else 0)
         with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers, reports:
             if not restored:
                 self._begin()
@@ -195,7 +198,7 @@ class _Loop:
             failed = np.where(broken, self.round, failed).astype(failed.dtype)
             self.state = self.state._replace(rows=self.state.rows._replace(failed=failed))
         rows = jax.tree.map(np.asarray, self.state.rows._replace(server=(), agents=()))
-        self.costs = add_costs(self.costs, rows)
+        self.costs = self.costs.plus(rows)
         row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self.communication)
         row["events"] = self.events
         append_line(self.folder.metrics, row)
@@ -228,10 +231,8 @@ class _Loop:
         self.progress.happened(event)
 
     def _save(self) -> None:
-        arrays = {f"state.{name}": array for name, array in named_arrays.flatten(self.state.rows).items()}
-        arrays |= {f"costs.{name}": array for name, array in self.costs.items()}
         about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
-        checkpoint.write(self.folder.checkpoint, arrays, about)
+        checkpoint.write(self.folder.checkpoint, named_arrays.flatten(Saved(self.state.rows, self.costs)), about)
         self.saved = time.monotonic()
         self.trackers.send(self.rows)
 
@@ -240,10 +241,8 @@ class _Loop:
         if not self.folder.checkpoint.exists():
             return False
         arrays, about = checkpoint.read(self.folder.checkpoint)
-        part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
-        rows = named_arrays.unflatten(self.blank.rows, part["state"])
+        rows, self.costs = named_arrays.unflatten(Saved(self.blank.rows, self.costs), arrays)
         self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
-        self.costs = part["costs"]
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
