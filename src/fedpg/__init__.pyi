@@ -2,8 +2,6 @@
 from . import envs as envs
 from . import policies as policies
 from . import theory as theory
-from .algorithms import authors_hapg as authors_hapg
-from .algorithms import authors_svrpg as authors_svrpg
 from .algorithms import fapi as fapi
 from .algorithms import fast_fedpg as fast_fedpg
 from .algorithms import fedavg_m as fedavg_m
@@ -50,4 +48,4 @@ from .runs.training import Run as Run
 from .runs.training import train as train
 from .simulate import Simulator as Simulator
 from .simulate import simulator as simulator
-from .simulate_plain import PlainSimulator as PlainSimulator
+from .simulate_plain import plain_simulator as plain_simulator

@@ -1,7 +1,5 @@
 """Errors that a user can correct, reported as one line that says how."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """What this machine offers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 

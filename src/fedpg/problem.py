@@ -4,8 +4,6 @@ An algorithm is written against `Problem` and never looks inside a sample. So a 
 like `fedpg.quadratic`, involve no reinforcement learning at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,8 +15,8 @@ from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
 from fedpg.gradients import batch, exact, hvp, tabular
-from fedpg.gradients import dishonest as suspects
 from fedpg.gradients.batch import Choices, Usage, total_usage
+from fedpg.gradients.dishonest import sampler as dishonest_sampler
 from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import KINDS, Weights
@@ -70,7 +68,7 @@ class Problem(NamedTuple):
     weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]] | None = None
     hessian_vector: Callable[[Any, Params, Params], Params] | None = None
     exact: Exact | None = None
-    trajectories: Callable[[], Problem] | None = None
+    trajectories: Callable[[], "Problem"] | None = None
     environment: Environment | HostEnvironment | None = None
     policy: Policy | None = None
     discount: float | None = None
@@ -121,7 +119,8 @@ def policy_gradient(
     if counted:
         estimator = tabular.estimator(environment, policy, choices)
     else:
-        estimator = batch.estimator(environment, policy, choices, suspects.sampler(environment, policy, horizon) if dishonest else None)
+        draw = dishonest_sampler(environment, policy, horizon) if dishonest else None
+        estimator = batch.estimator(environment, policy, choices, draw)
     episodes = batch.sampler(environment, policy, horizon)
 
     def weighted_gradient(sample: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:

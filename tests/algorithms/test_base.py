@@ -57,7 +57,7 @@ def test_impossible_hyper_parameters_are_refused(wrong):
 def test_one_program_sweeps_over_beta_and_the_step_size():
     """Hyper-parameters may be traced: vmap over them agrees with running each."""
     small = bowl(noise=0.1)
-    agents = small.agents_of(jax.random.key(0))
+    agents = small.agents(jax.random.key(0))
 
     def after_a_round(beta, eta):
         algorithm = fedsvrpg_m(small.problem, beta=beta, local_lr=eta, local_steps=3, u0_batches=0)
@@ -81,7 +81,7 @@ def test_total_adds_everything_but_takes_the_largest_weight():
 
 def test_a_pooled_problem_is_the_mean_of_its_agents():
     small = SMALL["random-mdp"]()
-    everyone, pooled = small.agents_of(jax.random.key(3)), pool(small.problem, 3)
+    everyone, pooled = small.agents(jax.random.key(3)), pool(small.problem, 3)
     params = {"logits": jax.random.normal(jax.random.key(1), (5, 5))}
     samples, memory = jax.jit(pooled.sample)(jax.random.key(0), params, everyone, pooled.init_memory())
     each = [jax.jit(small.problem.gradient)(trees.take(samples, i), params) for i in range(3)]

@@ -8,18 +8,14 @@ server   u_{r+1} = 1/(eta N K) sum_i Delta_i;   theta_{r+1} = theta_r + lambda u
 start    theta_{-1} = theta_0;   u_0 = mean of g over B batches per agent
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedsvrpg_m import Shared
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 def fedhapg_m(

@@ -7,17 +7,13 @@ With lambda = eta K, the default, theta_{r+1} is the mean of the agents' params.
 reinforcement learning with environment heterogeneity", AISTATS 2022: the paper's baseline, FedSVRPG-M with beta = 1.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
-from fedpg.problem import Problem
-from fedpg.trees import Params
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 
 
 class Shared(NamedTuple):

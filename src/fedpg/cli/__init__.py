@@ -1,7 +1,5 @@
 """The command: one file per verb, imported only when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """`fedpg doctor`: what is installed, which devices there are, what is missing for what."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

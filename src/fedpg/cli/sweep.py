@@ -1,7 +1,5 @@
 """`fedpg sweep`: lists of settings, compared in a table."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -43,8 +41,9 @@ def main(argv: list[str]) -> int:
     parsed = []
     for values in itertools.product(*axes.values()):
         chosen = [word for pair in zip(axes, values, strict=True) for word in pair]
-        parsed.append(parse_run(SweepOptions, argv + chosen, "fedpg sweep"))
-    folder = Path(parsed[0][1].out)
+        settings, options = parse_run(SweepOptions, argv + chosen, "fedpg sweep")
+        parsed.append(Config(**settings))
+    folder = Path(options.out)
 
     from fedpg.machine import use_all_cores
     from fedpg.runs.folder import RunFolder, append_line, manifest, write_json
@@ -52,7 +51,7 @@ def main(argv: list[str]) -> int:
     from fedpg.runs.sweep import sweep_all
 
     use_all_cores()
-    configs = [resolve(config) for config, _ in parsed]
+    configs = [resolve(config) for config in parsed]
     RunFolder(folder).require_empty()
     names = [name.removeprefix("--").replace("-", "_") for name in axes]
     lines: list[dict[str, Any]] = [{}] * len(configs)
@@ -97,22 +96,29 @@ def result(setting: dict[str, Any], rounds: Any, returns: Any) -> dict[str, Any]
     import numpy as np
 
     from fedpg.report.statistics import estimate
+    from fedpg.runs.metrics import short
 
     final = returns[:, -1]
     healthy = np.isfinite(final)
-    found = estimate(final[healthy]) if healthy.any() else None
-    numbers = {"return": None, "low": None, "high": None} if found is None else dict(zip(("return", "low", "high"), found, strict=False))
-    numbers = {name: None if value is None else round(float(value), 6) for name, value in numbers.items()}
-    curves = [[round(float(value), 6) if np.isfinite(value) else None for value in seed] for seed in returns]
-    failed = np.flatnonzero(~healthy).tolist()
-    return {"setting": setting} | numbers | {"failed_seeds": failed, "rounds": rounds.tolist(), "return_per_seed": curves}
+    found = estimate(final[healthy] if healthy.any() else np.array([np.nan]))
+    return {
+        "setting": setting,
+        "return": short(found.mean),
+        "low": short(found.low),
+        "high": short(found.high),
+        "failed_seeds": np.flatnonzero(~healthy).tolist(),
+        "rounds": rounds.tolist(),
+        "return_per_seed": [[short(value) for value in seed] for seed in returns],
+    }
 
 
 def table_of(lines: list[dict[str, Any]]) -> Table:
     """The settings and their final returns."""
     rounds, seeds = lines[0]["rounds"][-1], len(lines[0]["return_per_seed"])
     table = Table(title=f"return after {rounds} rounds, mean over {seeds} seeds and all agents", title_justify="left")
-    for column in (*map(flag, lines[0]["setting"]), "return", "95 % interval", "failed seeds"):
+    for name in lines[0]["setting"]:
+        table.add_column(flag(name), justify="right", overflow="fold")
+    for column in ("return", "95 % interval", "failed seeds"):
         table.add_column(column, justify="right", no_wrap=True)
     for line in lines:
         shown = ("-", "-") if line["return"] is None else (f"{line['return']:.4g}", f"{line['low']:.4g} to {line['high']:.4g}")

@@ -1,7 +1,5 @@
 """`fedpg track RUN --to NAME...`: sends a run folder to trackers afterwards."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated

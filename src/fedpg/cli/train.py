@@ -1,17 +1,13 @@
 """`fedpg train`: one run, written to a run folder."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from fedpg.cli.parse import parse_run, value_of
-from fedpg.errors import UserError, require
-from fedpg.runs import config as configs
+from fedpg.cli.parse import parse_run
+from fedpg.errors import UserError
 from fedpg.runs.config import Config
 
 
@@ -35,14 +31,7 @@ class TrainOptions(Config):
 
 def main(argv: list[str]) -> int:
     """Trains; returns the exit code."""
-    stored = {}
-    if "--resume" in argv and "--help" not in argv:
-        out = value_of(argv, "--out")
-        require(out is not None, "--resume needs --out: the folder of the run to continue")
-        file = Path(out) / "config.toml"
-        require(file.exists(), f"no run to resume in {out}: leave out --resume to start one")
-        stored = configs.read(file)
-    config, options = parse_run(TrainOptions, argv, "fedpg train", stored)
+    settings, options = parse_run(TrainOptions, argv, "fedpg train")
 
     from fedpg.machine import use_all_cores
     from fedpg.runs.progress import Bar
@@ -52,7 +41,7 @@ def main(argv: list[str]) -> int:
     use_all_cores()
     console = Console()
     try:
-        run = train(config, out=options.out, resume=options.resume, progress=Bar(console))
+        run = train(out=options.out, resume=options.resume, progress=Bar(console), **settings)
     except StageError as error:
         raise UserError(str(error).splitlines()[0]) from error
     if run.round < run.config.rounds:

@@ -1,7 +1,5 @@
 """Pictures, drawn with matplotlib (the extra `plot`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

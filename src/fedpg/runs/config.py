@@ -1,7 +1,5 @@
 """The configuration of a run: a frozen dataclass whose fields are also the flags and the keys of a TOML file."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -52,8 +50,8 @@ def _parse_value(text: str) -> Any:
     return text.strip()
 
 
-def _left_out(metavar: str, source: str = "from the preset") -> Any:
-    """How --help shows a flag whose value is found elsewhere when it is left out."""
+def left_out(metavar: str, source: str = "from the preset") -> Any:
+    """How --help shows a flag whose value comes from elsewhere when it is left out."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
 
 
@@ -61,13 +59,7 @@ Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0, le=1e30)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e30)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-
-PresetCount = Annotated[Count | None, _left_out("INT")]
-PresetPositive = Annotated[Positive | None, _left_out("FLOAT")]
-PresetNotNegative = Annotated[NotNegative | None, _left_out("FLOAT")]
-PresetShare = Annotated[Share | None, _left_out("FLOAT")]
-PresetBool = Annotated[bool | None, _left_out("BOOL")]
-PresetStr = Annotated[str | None, _left_out("STR")]
+PresetNotNegative = Annotated[NotNegative | None, left_out("FLOAT")]
 Options = Annotated[
     dict[str, Any],
     PrimitiveConstructorSpec(
@@ -87,7 +79,6 @@ Sizes = Annotated[
         is_instance=lambda value: value is None or isinstance(value, tuple),
         str_from_instance=lambda sizes: [",".join(map(str, sizes or ()))],
     ),
-    tyro.conf.arg(help_behavior_hint="(default: the policy's own)"),
 ]
 
 
@@ -101,8 +92,7 @@ class Config:
     algorithm: str = "fedsvrpg-s"
     """The algorithm: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
-    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); authors-svrpg, authors-hapg (the paper's
-    published code); file.py:function (your own)."""
+    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
     agents: Count = 5
     """N, the number of agents, each with its own environment."""
     heterogeneity: PresetNotNegative = None
@@ -111,35 +101,35 @@ class Config:
     """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
     policy: str = "auto"
     """auto, softmax, direct (tables), categorical, gaussian (tanh networks), or file.py:function (your own)."""
-    hidden: Sizes = None
+    hidden: Annotated[Sizes, left_out("INT[,INT...]", "the policy's own")] = None
     """Sizes of the hidden layers of a network, for example 64,64."""
-    rounds: PresetCount = None
+    rounds: Annotated[Count | None, left_out("INT")] = None
     """R, communication rounds."""
-    local_steps: PresetCount = None
+    local_steps: Annotated[Count | None, left_out("INT")] = None
     """K, updates of every agent in a round."""
-    batch: PresetCount = None
+    batch: Annotated[Count | None, left_out("INT")] = None
     """Trajectories per local step (the paper: 1)."""
-    beta: PresetShare = None
+    beta: Annotated[Share | None, left_out("FLOAT")] = None
     """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
     mfpo, fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
     """Options of this algorithm only, as on its page in docs/algorithms: lookback=memory gain=1."""
-    local_lr: PresetPositive = None
+    local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
     """eta, the step-size of a local step."""
-    global_lr: Annotated[Positive | None, _left_out("FLOAT", "eta K")] = None
+    global_lr: Annotated[Positive | None, left_out("FLOAT", "eta K")] = None
     """lambda, the step-size of the server; eta K takes the mean of the agents' params."""
-    horizon: PresetCount = None
+    horizon: Annotated[Count | None, left_out("INT")] = None
     """H, the most steps of a trajectory."""
-    discount: PresetShare = None
+    discount: Annotated[Share | None, left_out("FLOAT")] = None
     """gamma."""
-    baseline: PresetStr = None
+    baseline: Annotated[str | None, left_out("STR")] = None
     """What is subtracted from returns: none (the paper), time, linear, value."""
-    normalise_advantages: PresetBool = None
+    normalise_advantages: Annotated[bool | None, left_out("BOOL")] = None
     """Standardise advantages over each batch: True or False (biased)."""
-    normalise_observations: PresetStr = None
+    normalise_observations: Annotated[str | None, left_out("STR")] = None
     """off; fixed (one scale, measured before round 0); running (moments are part of every message and the server merges them);
     auto (running if observations are numbers, off if they are names of states)."""
-    weights: PresetStr = None
+    weights: Annotated[str | None, left_out("STR")] = None
     """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
     weight_cap: Positive = 2.0
     """The largest truncated weight."""
@@ -194,10 +184,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Config))
 def convert(values: Any, kind: type[T], what: str = "") -> T:
     """`values` (numbers, strings, lists, dictionaries) as the type `kind`, checked by msgspec.
 
-    Args:
-        values: what somebody has written.
-        kind: a dataclass, or any type that msgspec knows.
-        what: how to call `values` in an error; the field's name as a flag if left out.
+    In an error they are called `what`, or by the flag of the field that is wrong.
 
     >>> convert({"agents": 0}, Config)
     Traceback (most recent call last):
@@ -209,11 +196,10 @@ def convert(values: Any, kind: type[T], what: str = "") -> T:
     except msgspec.ValidationError as error:
         expected, _, path = str(error).partition(" - at `$")
         field = re.match(r"\.(\w+)", path)
-        value = values[field[1]] if field else values
         expected = expected.removeprefix("Expected ").partition(", got ")[0].replace("`", "").replace(" | null", "")
-        for json_word, plain in (("array", "a list"), ("object", "a table")):
-            expected = expected.replace(json_word, plain)
-        raise UserError(f"{what or flag(field[1] if field else '')} must be {expected}, not {value!r}") from None
+        expected = expected.replace("array", "a list").replace("object", "a table")
+        name, value = (flag(field[1]), values[field[1]]) if field else (what, values)
+        raise UserError(f"{name} must be {expected}, not {value!r}") from None
 
 
 def make(values: dict[str, Any], where: str = "the configuration") -> Config:
@@ -233,16 +219,15 @@ def parse(text: str, where: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not valid TOML: {error}") from None
-    config = make(table, where)
-    return {key.replace("-", "_"): getattr(config, key.replace("-", "_")) for key in table}
+    config, names = make(table, where), [key.replace("-", "_") for key in table]
+    return {name: getattr(config, name) for name in names}
 
 
 def read(path: Path) -> dict[str, Any]:
     """The fields that a TOML file sets, checked."""
+    require(path.is_file(), f"no configuration file at {path}")
     try:
-        return parse(path.read_bytes().decode(), str(path))
-    except FileNotFoundError:
-        raise UserError(f"no configuration file at {path}") from None
+        return parse(path.read_text(), str(path))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
 

@@ -3,8 +3,6 @@
 Files are written such that a kill at any moment loses nothing. events.jsonl exists only if something went wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl

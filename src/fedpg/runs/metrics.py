@@ -1,9 +1,7 @@
 """One line of metrics.jsonl from what an engine measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,19 +11,17 @@ from fedpg.runs.config import Config
 from fedpg.theory import privacy
 
 
-class Costs:
-    """What every seed has used since round 0, (seeds,) each."""
+class Costs(NamedTuple):
+    """What every seed has used since round 0, (seeds,) each; `refused` counts messages."""
 
-    def __init__(self, seeds: int) -> None:
-        self.env_steps = np.zeros(seeds, np.int64)
-        self.trajectories = np.zeros(seeds, np.int64)
-        self.refused = np.zeros(seeds, np.int64)
+    env_steps: np.ndarray
+    trajectories: np.ndarray
+    refused: np.ndarray
 
-    def add(self, state: SeedState) -> None:
-        """Adds what `state` counted since the last evaluation."""
-        self.env_steps += state.info.usage.env_steps
-        self.trajectories += state.info.usage.trajectories
-        self.refused += np.asarray(state.refused).sum(1)
+    def plus(self, state: SeedState) -> "Costs":
+        """The costs with what `state` counted since the last evaluation."""
+        usage = state.info.usage
+        return Costs(self.env_steps + usage.env_steps, self.trajectories + usage.trajectories, self.refused + state.refused.sum(1))
 
 
 def make_row(

@@ -1,7 +1,5 @@
 """MLflow: the server of MLFLOW_TRACKING_URI, the experiment MLFLOW_EXPERIMENT_NAME (default: fedpg)."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """What is shown while a run goes on."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +17,7 @@ class Progress:
     """Gets reports from the training loop. This one shows nothing; subclasses show what they like."""
 
     def running(self, config: Config, round: int) -> contextlib.AbstractContextManager[None]:
-        """A context around the rounds of this process, which begin after `round` rounds."""
+        """A context around all that follows in this process, which begins after `round` rounds."""
         return contextlib.nullcontext()
 
     def advanced(self, round: int) -> None:
@@ -42,36 +40,29 @@ class Bar(Progress):
 
     def __init__(self, console: Console, label: str | None = None) -> None:
         self._console, self._label = console, label
-        self._result = "return -"
         self._shown: set[tuple[int, str]] = set()
-        self._bar: rich.progress.Progress | None = None
 
     @contextlib.contextmanager
     def running(self, config: Config, round: int) -> Iterator[None]:
-        if not self._console.is_terminal:
-            yield
-            return
-        label = self._label or f"{config.algorithm} on {config.env}"
         columns = ("[progress.description]{task.description}", rich.progress.BarColumn(), rich.progress.MofNCompleteColumn())
         columns += ("rounds", "{task.fields[result]}", rich.progress.TimeRemainingColumn())
-        with rich.progress.Progress(*columns, console=self._console) as bar:
-            self._bar, self._task = bar, bar.add_task(label, total=config.rounds, completed=round, result=self._result)
+        label = self._label or f"{config.algorithm} on {config.env}"
+        with rich.progress.Progress(*columns, console=self._console, disable=not self._console.is_terminal) as self._bar:
+            self._task = self._bar.add_task(label, total=config.rounds, completed=round, result="return -")
             yield
-        self._bar = None
 
     def advanced(self, round: int) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=round)
+        self._bar.update(self._task, completed=round)
 
     def evaluated(self, row: dict[str, Any]) -> None:
+        result = "return -"
         if row["return"] is not None:
             failed = f", {len(row['failed_seeds'])} failed" if row["failed_seeds"] else ""
-            self._result = f"return {row['return']:.1f}, worst agent {row['return_worst']:.1f}{failed}"
-        if self._bar is not None:
-            self._bar.update(self._task, result=self._result)
-        elif not self._console.is_terminal:
+            result = f"return {row['return']:.1f}, worst agent {row['return_worst']:.1f}{failed}"
+        self._bar.update(self._task, result=result)
+        if not self._console.is_terminal:
             label = f"{self._label}, " if self._label else ""
-            self._print(f"{label}round {row['round']}: {self._result}, {row['env_steps']:.3g} env steps")
+            self._print(f"{label}round {row['round']}: {result}, {row['env_steps']:.3g} env steps")
 
     def happened(self, event: dict[str, Any]) -> None:
         """Shows each kind of event of each agent once."""

@@ -1,7 +1,5 @@
 """From a configuration to an engine that is ready to run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib.resources
@@ -10,7 +8,7 @@ import math
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,58 +18,21 @@ from fedpg.algorithms.selection import Participation
 from fedpg.algorithms.wrappers import attack, chain, compressed, observation_scaling, private, robust
 from fedpg.algorithms.wrappers.attack import attacker_count, with_dishonest_agents
 from fedpg.algorithms.wrappers.observation_scaling import MODES
-from fedpg.communication import Communication
 from fedpg.envs import Box, Federation, families
-from fedpg.errors import UserError, choose, require
-from fedpg.events import EventLog
+from fedpg.errors import choose, require
 from fedpg.gradients import baselines, dishonest, importance
 from fedpg.problem import Problem, policy_gradient
-from fedpg.rounds import Scores
 from fedpg.runs import trackers
 from fedpg.runs.config import FIELDS, Config, checked, convert, flag
-from fedpg.simulate import Info, State, simulator
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate import Simulator, simulator
+from fedpg.simulate_plain import plain_simulator
 from fedpg.theory import initial_batches
 
-ENGINES = {"simulator": simulator, "plain": PlainSimulator}
+ENGINES = {"simulator": simulator, "plain": plain_simulator}
 BETWEEN_MACHINES = "flower"
 """The engine that `fedpg serve` runs."""
 TRACED = ("beta", "local_lr", "global_lr")
 """Fields that may differ between the rows of one compiled program."""
-
-
-class Engine(Protocol):
-    """What the training loop asks of an engine. The state goes in and comes out; nothing is hidden in the engine.
-
-    Attributes:
-        seeds: how many seeds run side by side.
-        events: what went wrong in the agents' environments.
-        save_every: seconds between checkpoints when evaluations are further apart than that.
-        withheld: whether agents may keep to themselves how good the params are.
-    """
-
-    seeds: int
-    events: EventLog
-    save_every: float
-    withheld: bool
-
-    def init(self, key: jax.Array) -> State:
-        """The state after the warm-up, before round 0."""
-
-    def blank(self, key: jax.Array) -> State:
-        """A state of the same shapes without the warm-up, into which a checkpoint is restored."""
-
-    def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
-        """The state after `rounds` more rounds, and what they cost; `accumulate` adds the cost of the calls before."""
-
-    def evaluate(self, state: State) -> Scores:
-        """How good the params are, for every seed and agent."""
-
-    def constants(self, state: State) -> Any:
-        """The agents' constants as they were drawn, axes (seeds, N, ...)."""
-
-    def communication(self, state: State) -> Communication:
-        """How many numbers are sent."""
 
 
 @functools.cache
@@ -98,7 +59,7 @@ def known_options(algorithm: str) -> dict[str, Any]:
     """The options of an algorithm and their defaults: the parameters of its factory that no flag sets.
 
     >>> known_options("fedprox")
-    {'mu': 0.1}
+    {'mu': 1.0}
     """
     elsewhere = {"problem", "u0_batches", *FIELDS}
     return {name: parameter.default for name, parameter in _parameters(algorithm).items() if name not in elsewhere}
@@ -213,11 +174,12 @@ def prepare(config: Config) -> Prepared:
         watch_observations=scale != "off",
         dishonest=config.attack in dishonest.ATTACKS,
     )
+    factory = algorithms.factory(config.algorithm)  # once: a file that is loaded twice defines its types twice
     values = vars(config) | {"u0_batches": config.u0} | config.algorithm_option
 
     def algorithm_of(setting: dict[str, Any]) -> Algorithm:
-        taken = {name: value for name, value in (values | setting).items() if name in _parameters(config.algorithm)}
-        return chain(algorithms.make(config.algorithm, problem, **taken), *_wrappers(config, problem, scale))
+        taken = {name: value for name, value in (values | setting).items() if name in inspect.signature(factory).parameters}
+        return chain(factory(problem, **taken), *_wrappers(config, problem, scale))
 
     return Prepared(problem, algorithm_of, federation, participation_of(config))
 
@@ -233,13 +195,9 @@ def _wrappers(config: Config, problem: Problem | None = None, scale: str = "off"
     )
 
 
-def build(config: Config, settings: Any = None) -> Engine:
+def build(config: Config, settings: Any = None) -> Simulator:
     """The engine of a resolved configuration; with `settings`, a simulator that runs one row per setting and seed."""
     require(config.engine in ENGINES, f"the engine {config.engine} runs between machines: use fedpg serve, or --engine simulator")
     problem, algorithm_of, federation, participation = prepare(config)
-    algorithm = algorithm_of({}) if settings is None else algorithm_of
-    more = {} if settings is None else {"settings": settings}
-    try:
-        return ENGINES[config.engine](problem, algorithm, federation, seeds=config.seeds, participation=participation, **more)
-    except MemoryError as error:
-        raise UserError("not enough memory for this run: fewer agents, a smaller batch or a shorter horizon would help") from error
+    algorithm, more = (algorithm_of({}), {}) if settings is None else (algorithm_of, {"settings": settings})
+    return ENGINES[config.engine](problem, algorithm, federation, seeds=config.seeds, participation=participation, **more)

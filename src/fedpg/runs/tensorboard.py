@@ -1,7 +1,5 @@
 """TensorBoard: RUN/tensorboard, rewritten from metrics.jsonl when a process begins, then appended to."""
 
-from __future__ import annotations
-
 import socket
 from time import time as now
 

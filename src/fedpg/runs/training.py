@@ -1,11 +1,7 @@
 """The training loop: rounds, evaluations, metrics, checkpoints, Ctrl-C and resume."""
 
-from __future__ import annotations
-
 import contextlib
-import dataclasses
 import datetime
-import functools
 import json
 import re
 import signal
@@ -19,18 +15,17 @@ import jax
 import numpy as np
 
 from fedpg import named_arrays
-from fedpg.communication import Communication
 from fedpg.errors import UserError, choose, one_line, require
-from fedpg.rounds import HEALTHY
+from fedpg.rounds import HEALTHY, SeedState
 from fedpg.runs import checkpoint
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config, flag
 from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, write_atomically, write_json
 from fedpg.runs.metrics import Costs, make_row
 from fedpg.runs.progress import Progress
-from fedpg.runs.setup import Engine, build, resolve
+from fedpg.runs.setup import build, resolve
 from fedpg.runs.trackers import TRACKING, Trackers
-from fedpg.simulate import State
+from fedpg.simulate import Simulator, State
 
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is heard."""
@@ -58,7 +53,7 @@ def train(
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    make_engine: Callable[[Config], Engine] = build,
+    make_engine: Callable[[Config], Simulator] = build,
     **settings: Any,
 ) -> Run:
     """Trains one policy for all agents and writes a run folder.
@@ -70,22 +65,22 @@ def train(
         out: the run folder, which must be empty or absent unless `resume`; left out, a new folder under runs/.
         resume: continue from the folder's checkpoint, bit for bit. Only `rounds`, which may grow, and `track` may change.
         progress: gets reports while the run goes on; silent by default.
-        make_engine: makes the engine of a complete configuration.
+        make_engine: makes the engine of a complete configuration: a `Simulator`, or an object with its methods (`fedpg.flower`).
         settings: fields of `Config` that win over `config`.
     """
     for name in settings:
         choose("setting", name, FIELDS)
+    given = {name: value for name, value in vars(config or Config()).items() if value != getattr(Config(), name)} | settings
     if resume:
-        require(out is not None, "to resume, give the folder of the run as `out`")
+        require(out is not None, "to resume, give the folder of the run: --out, or out=")
         RunFolder(Path(out)).require_run()
         stored = Config(**configs.read(RunFolder(Path(out)).config))
-        asked = dataclasses.replace(config or stored, **settings)
-        # The trackers of the stored run need not be installed any more; u_0 follows from the rounds that the run began with.
-        stored = resolve(dataclasses.replace(stored, track=()))
-        config = resolve(asked if asked.u0 != "auto" else dataclasses.replace(asked, u0=stored.u0))
-        config = check_same(config, stored)
-    else:
-        config = resolve(dataclasses.replace(config or Config(), **settings))
+        for name, value in given.items():
+            kept = getattr(stored, name)
+            require(name in ("rounds", "track") or value == kept, f"cannot resume: the run has {flag(name)} {kept}, not {value}")
+        given = vars(stored) | given
+        require(given["rounds"] >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {given['rounds']}")
+    config = resolve(Config(**given))
     folder = RunFolder(Path(out or new_path(config)))
     if not resume:
         folder.require_empty()
@@ -100,13 +95,11 @@ def new_path(config: Config) -> str:
     return f"runs/{'-'.join(names)}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
-def check_same(wanted: Config, stored: Config) -> Config:
-    """The stored configuration with the wanted rounds and trackers; refuses any other difference."""
-    for name in FIELDS:
-        here, there = getattr(wanted, name), getattr(stored, name)
-        require(name in ("rounds", "track") or here == there, f"cannot resume: the run has {flag(name)} {there}, not {here}")
-    require(wanted.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {wanted.rounds}")
-    return dataclasses.replace(stored, rounds=wanted.rounds, track=wanted.track)
+class Saved(NamedTuple):
+    """The arrays of a checkpoint."""
+
+    state: SeedState
+    costs: Costs
 
 
 class _Loop:
@@ -115,19 +108,20 @@ class _Loop:
     Attributes:
         state: the engine's state.
         evaluated: rounds done at the last evaluation; what the state counts since then is not yet in `costs`.
-        costs: since round 0.
         seconds: spent training since round 0.
-        rows: the lines of metrics.jsonl.
         events: how many lines of events.jsonl are about agents.
     """
 
     state: State
 
-    def __init__(self, engine: Engine, config: Config, folder: RunFolder, progress: Progress) -> None:
+    def __init__(self, engine: Simulator, config: Config, folder: RunFolder, progress: Progress) -> None:
         self.engine, self.config, self.folder, self.progress = engine, config, folder, progress
         self.key = jax.random.key(config.seed)
+        # Both before anything is written: they refuse what makes no sense.
+        self.blank = engine.blank(self.key)
+        self.communication = engine.communication(self.blank)
         self.evaluated, self.seconds, self.saved = -1, 0.0, 0.0
-        self.costs = Costs(config.seeds)
+        self.costs = Costs(*np.zeros((3, config.seeds), np.int64))
         self.rows: list[dict[str, Any]] = []
         self.events, self.last_event = 0, "a number that is not finite"
 
@@ -135,31 +129,27 @@ class _Loop:
     def round(self) -> int:
         return int(self.state.round)
 
-    @functools.cached_property
-    def _communication(self) -> Communication:
-        return self.engine.communication(self.state)
-
     def run(self, resume: bool) -> Run:
         restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
-        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers:
+        reports = self.progress.running(self.config, self.round if restored else 0)
+        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers, reports:
             if not restored:
                 self._begin()
             elif self.evaluated < self.round and self._evaluation_is_due():
                 self._evaluate()
             self.trackers.send(self.rows)
-            stop = threading.Event()
-            with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
+            with stop_on_interrupt() as stop:
                 self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
 
     def _begin(self) -> None:
         for file in (self.folder.metrics, self.folder.events):
             file.unlink(missing_ok=True)
-        made_with, began = manifest(), time.monotonic()
+        write_json(self.folder.manifest, manifest() | {"agents_of_seed_0": describe(self.engine.constants(self.blank))})
+        began = time.monotonic()
         self.state = jax.block_until_ready(self.engine.init(self.key))
         self.seconds = time.monotonic() - began
-        write_json(self.folder.manifest, made_with | {"agents_of_seed_0": describe(self.engine.constants(self.state))})
         self._record_events()
         if self.engine.events.live and not self._healthy().any():
             raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): mend it, then --resume")
@@ -208,8 +198,8 @@ class _Loop:
             failed = np.where(broken, self.round, failed).astype(failed.dtype)
             self.state = self.state._replace(rows=self.state.rows._replace(failed=failed))
         rows = jax.tree.map(np.asarray, self.state.rows._replace(server=(), agents=()))
-        self.costs.add(rows)
-        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self._communication)
+        self.costs = self.costs.plus(rows)
+        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self.communication)
         row["events"] = self.events
         append_line(self.folder.metrics, row)
         self.rows.append(row)
@@ -241,10 +231,8 @@ class _Loop:
         self.progress.happened(event)
 
     def _save(self) -> None:
-        arrays = {f"state.{name}": array for name, array in named_arrays.flatten(self.state.rows).items()}
-        arrays |= {f"costs.{name}": array for name, array in vars(self.costs).items()}
         about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
-        checkpoint.write(self.folder.checkpoint, arrays, about)
+        checkpoint.write(self.folder.checkpoint, named_arrays.flatten(Saved(self.state.rows, self.costs)), about)
         self.saved = time.monotonic()
         self.trackers.send(self.rows)
 
@@ -253,10 +241,8 @@ class _Loop:
         if not self.folder.checkpoint.exists():
             return False
         arrays, about = checkpoint.read(self.folder.checkpoint)
-        part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
-        blank = self.engine.blank(self.key)
-        self.state = blank._replace(round=blank.round + about["round"], rows=named_arrays.unflatten(blank.rows, part["state"]))
-        vars(self.costs).update(part["costs"])
+        rows, self.costs = named_arrays.unflatten(Saved(self.blank.rows, self.costs), arrays)
+        self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
@@ -277,20 +263,20 @@ def describe(constants: Any) -> dict[str, list]:
 
 
 @contextlib.contextmanager
-def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) lets the current call finish and sets `stop`; a second one stops at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """An event that Ctrl-C (or SIGTERM) sets, so that the current call can finish; a second Ctrl-C stops at once."""
+    stop = threading.Event()
 
     def heard(number: int, frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Python lets only the main thread handle signals.
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, heard) for number in signals}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,7 +1,5 @@
 """Weights & Biases: the project WANDB_PROJECT (default: fedpg); without a network with WANDB_MODE=offline."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

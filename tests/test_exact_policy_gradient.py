@@ -9,7 +9,7 @@ import pytest
 
 from fedpg import policies
 from fedpg.envs.tabular import MDP, environment
-from fedpg.exact_problem import exact_problem
+from fedpg.problem import exact_policy_gradient
 
 KEY = jax.random.key(0)
 WORLD = environment("small", 3, 2)
@@ -36,7 +36,7 @@ def by_hand(mdp: MDP, logits: np.ndarray, discount: float, horizon: int) -> floa
 @pytest.mark.parametrize("horizon", [7, None])
 def test_gradient_and_hessian_are_those_of_the_objective(horizon):
     """Against central differences of J by hand; without a horizon that is a long sum."""
-    problem, mdp = exact_problem(WORLD, policies.make("softmax", WORLD), discount=0.8, horizon=horizon), agent()
+    problem, mdp = exact_policy_gradient(WORLD, policies.make("softmax", WORLD), discount=0.8, horizon=horizon), agent()
     sample, memory = problem.sample(KEY, PARAMS, mdp, problem.init_memory())
     assert memory == ()
     logits, vector = np.asarray(PARAMS["logits"], float), np.array([[1.0, -2.0], [0.5, 0.0], [0.0, 3.0]])
@@ -63,7 +63,7 @@ def test_gradient_and_hessian_are_those_of_the_objective(horizon):
 def test_nothing_is_drawn_and_no_weight_differs_from_one():
     """The key does not matter, F is the gradient at its params wherever the sample came from, and nothing is spent."""
     problem, mdp, elsewhere = (
-        exact_problem(WORLD, policies.make("softmax", WORLD), discount=0.8, horizon=5),
+        exact_policy_gradient(WORLD, policies.make("softmax", WORLD), discount=0.8, horizon=5),
         agent(),
         {"logits": jnp.ones((3, 2))},
     )
