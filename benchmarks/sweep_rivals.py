@@ -11,8 +11,8 @@ import json
 import time
 
 import numpy as np
-
 from fedpg.paper.sweep import sweep
+
 from fedpg.runs.config import Config
 from fedpg.runs.setup import plan, resolve
 

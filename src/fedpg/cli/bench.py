@@ -1,7 +1,5 @@
 """`fedpg bench`: speed of whole training steps (policy, physics, gradients), as ratios to named peers measured in the same run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time
@@ -54,45 +52,32 @@ def bench(options: BenchOptions) -> dict[str, Any]:
 
     task = TASKS[choose("env", options.env, TASKS)]
     require(options.lanes % options.agents == 0, f"{options.agents} agents cannot share {options.lanes} lanes evenly")
-    config = resolve(
-        Config(
-            env=options.env, algorithm=options.algorithm, agents=options.agents, batch=options.lanes // options.agents,
-            horizon=options.horizon, local_steps=2, rounds=1000, u0="1", backend=options.backend, eval_episodes=1,
-        )
-    )  # fmt: skip
-    began = time.perf_counter()
+    sizes = {"agents": options.agents, "batch": options.lanes // options.agents, "horizon": options.horizon, "local_steps": 2, "u0": 1}
+    asked = Config(env=options.env, algorithm=options.algorithm, backend=options.backend, rounds=1000, eval_episodes=1, **sizes)
+    config, began = resolve(asked), time.perf_counter()
     sim = build(config)
-    state, info = sim.run(sim.init(jax.random.key(config.seed)), 1)
-    jax.block_until_ready(info)
+    state, _ = jax.block_until_ready(sim.run(sim.init(jax.random.key(config.seed)), 1))
     first = time.perf_counter() - began
 
     def training() -> float:
         nonlocal state
         began = time.perf_counter()
-        state, info = sim.run(state, 1)
-        steps = float(info.local.usage.env_steps.sum())  # waits for the round
-        return steps / (time.perf_counter() - began)
+        state, info = jax.block_until_ready(sim.run(state, 1))
+        return float(info.local.usage.env_steps.sum()) / (time.perf_counter() - began)
 
     measures: dict[str, Callable[[], float]] = {"fedpg": training}
     if options.peers:
-        steps = max(10, 20_000 // options.lanes)
-        measures["mujoco.rollout, open loop"] = lambda: engine_rate(task, options.lanes, steps, cores())
+        measures["mujoco.rollout, open loop"] = lambda: engine_rate(task, options.lanes, max(10, 20_000 // options.lanes), cores())
         measures["gymnasium loop, one environment"] = lambda: gymnasium_rate(task, 5000)
-    found: dict[str, list[float]] = {name: [] for name in measures}
-    for _ in range(options.repeats):
-        for name, measure in measures.items():
-            found[name].append(measure())
-    rates = {name: float(np.median(values)) for name, values in found.items()}
+    turns = [{name: measure() for name, measure in measures.items()} for _ in range(options.repeats)]
+    rates = {name: float(np.median([turn[name] for turn in turns])) for name in measures}
     return {
-        "env": options.env,
-        "algorithm": options.algorithm,
-        "backend": config.backend,
+        "env": options.env, "algorithm": options.algorithm, "backend": config.backend, "lanes": options.lanes,
         "device": jax.devices()[0].device_kind if config.backend == "mjx" else f"{cores()} CPU threads",
-        "lanes": options.lanes,
         "steps_per_second": {name: round(rate) for name, rate in rates.items()},
         "fedpg_relative_to": {name: round(rates["fedpg"] / rate, 3) for name, rate in rates.items() if name != "fedpg"},
         "seconds_to_first_round": round(first, 1),
-    }
+    }  # fmt: skip
 
 
 def engine_rate(task: Any, lanes: int, steps: int, threads: int) -> float:
@@ -107,8 +92,7 @@ def engine_rate(task: Any, lanes: int, steps: int, threads: int) -> float:
     spec, data = mujoco.mjtState.mjSTATE_FULLPHYSICS.value, mujoco.MjData(model)
     start = np.zeros(mujoco.mj_stateSize(model, spec))
     mujoco.mj_getState(model, data, start, spec)
-    control = np.random.default_rng(0).normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0)
-    control = np.repeat(control, task.frame_skip, axis=1)
+    control = np.repeat(np.random.default_rng(0).normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0), task.frame_skip, axis=1)
     with Rollout(nthread=threads) as pool:
         workers = [mujoco.MjData(model) for _ in range(threads)]
         began = time.perf_counter()
@@ -134,9 +118,7 @@ def gymnasium_rate(task: Any, steps: int) -> float:
         observation, _, terminated, truncated, _ = env.step(hidden @ layers[2] + 0.6 * random.normal(size=sizes[3]))
         if terminated or truncated:
             observation, _ = env.reset()
-    rate = steps / (time.perf_counter() - began)
-    env.close()
-    return rate
+    return steps / (time.perf_counter() - began)
 
 
 def main(argv: list[str]) -> int:
@@ -146,13 +128,13 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(found))
         return 0
-    table = Table(title=f"{found['env']}, {found['lanes']} lanes, {found['device']}", title_justify="left")
-    for column in ("", "steps a second", "fedpg is"):
-        table.add_column(column, justify="right" if column else "left")
+    table = Table(
+        "", "steps a second", "fedpg is", title=f"{found['env']}, {found['lanes']} lanes, {found['device']}", title_justify="left"
+    )
     for name, rate in found["steps_per_second"].items():
-        label, ratio = f"fedpg, {found['backend']}: whole training steps" if name == "fedpg" else name, found["fedpg_relative_to"].get(name)
+        ratio = found["fedpg_relative_to"].get(name)
+        label = name if ratio else f"fedpg, {found['backend']}: whole training steps"
         table.add_row(label, f"{rate:,}", f"{ratio:.2f} x" if ratio else "")
-    console = Console()
-    console.print(table)
-    console.print(f"compiling and the first round took {found['seconds_to_first_round']} s", highlight=False)
+    first = f"compiling and the first round took {found['seconds_to_first_round']} s"
+    Console().print(table, first, sep="\n", highlight=False)
     return 0

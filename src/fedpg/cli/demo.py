@@ -1,7 +1,5 @@
 """`fedpg demo`: five CartPoles that differ clearly, one policy for all; a table and a picture."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 from pathlib import Path

@@ -1,8 +1,7 @@
 """`fedpg reproduce WHAT`: a table or figure of the paper, or one of ours, beside the published numbers."""
 
-from __future__ import annotations
-
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,20 +43,19 @@ def main(argv: list[str]) -> int:
     from fedpg.paper import jobs, render, results
 
     use_all_cores()
-    console, out = Console(), Path(options.out)
+    # Without a terminal Rich would take 80 columns.
+    console, out = Console(width=None if sys.stdout.isatty() else 140), Path(options.out)
     for name in paper.EXPERIMENTS if options.what == "all" else [options.what]:
         with jobs.cache(out / f".{name}-{options.scale}-parts"):
             result = run(name, options.scale, console)
-        console.print(render.terminal(result))
-        for note in result.notes:
-            console.print(f"- {note}", highlight=False)
+        console.print(*render.terminal(result), sep="\n", highlight=False)
         saved = results.save(result, out)
         figure = f", figure: {render.draw(result, out / f'{name}.png')}" if result.plots else ""
         console.print(f"saved: {saved}{figure}; how to read it: docs/reproduction.md", soft_wrap=True, highlight=False)
     return 0
 
 
-def run(name: str, scale: str, console: Console) -> Result:
+def run(name: str, scale: str, console: Console) -> "Result":
     """One experiment with a progress bar; without a terminal, a line for every new thing it does."""
     if not console.is_terminal:
         said: list[str] = []

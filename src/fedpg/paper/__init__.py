@@ -1,7 +1,5 @@
 """The tables and figures of the paper, and our own experiments, beside the published numbers."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING
 
@@ -29,12 +27,12 @@ EXPERIMENTS = {
 SCALES = ("smoke", "full")
 
 
-def run(name: str, scale: str, tell: Tell) -> Result:
+def run(name: str, scale: str, tell: "Tell") -> "Result":
     """Runs one experiment."""
     choose("experiment", name, EXPERIMENTS)
     choose("scale", scale, SCALES)
     module = importlib.import_module(f"fedpg.paper.{name.replace('-', '_')}")
-    result: Result = module.run(tell, **module.SCALES[scale])
+    result = module.run(tell, **module.SCALES[scale])
     result.name, result.title, result.scale = name, module.TITLE, scale
     result.settings = module.SCALES[scale] | result.settings
     return result

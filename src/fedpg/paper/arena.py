@@ -4,8 +4,6 @@ Score 0 is the first policy. 1 is 100 steps on CartPole, and on finite MDPs the 
 params, at any step-size. Runs that failed count 0.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -29,7 +27,6 @@ PARTS = {FINITE.name: ("random MDPs", "conflict MDPs"), CARTPOLE.name: ("CartPol
 DRAWS, ROOT = 1000, 61
 ENTRANTS = tuple(name for name in METHODS if name not in ("FedPG-BR", "HARPG"))
 """All methods; nobody attacks, so that FedPG-BR runs without its filter."""
-
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"methods": ("PAvg", "FedSVRPG-S", "SCAFFOLD"), "budgets": {FINITE.name: 160}, "tuning": 3, "seeds": 6, "threads": 1},
@@ -83,22 +80,14 @@ class Scored(NamedTuple):
 
 
 def normalised(values: np.ndarray, start: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """0 = the first policy, 1 = `best`; a run that failed counts as the first policy.
-
-    >>> normalised(np.array([1.0, 2.0, np.nan]), np.array([1.0, 1.0, 1.0]), np.array([3.0, 3.0, 3.0])).tolist()
-    [0.0, 0.5, 0.0]
-    """
+    """0 = the first policy, 1 = `best`; a run that failed counts as the first policy."""
     return np.nan_to_num((values - start) / np.where(best > start, best - start, np.inf), nan=0.0)
 
 
 def score(played: dict[str, Played], etas: tuple[float, ...], tuning: int, most: float | None) -> dict[str, Scored]:
-    """Scores on one task, by method.
+    """Scores on one task, by method; the first `tuning` seeds choose the step-size, and the others are reported.
 
-    Args:
-        played: by method.
-        etas: the grid, (E,).
-        tuning: how many seeds choose the step-size; the others are reported.
-        most: what a perfect policy gets; None takes, seed by seed, the best that any method found with common params.
+    `most` is what a perfect policy gets; None takes, seed by seed, the best that any method found with common params.
     """
     common = [np.nanmax([*each.final, each.start], axis=0) for name, each in played.items() if name != "local only"]
     found = {}
@@ -150,7 +139,6 @@ def run(tell: Tell, methods: tuple[str, ...], budgets: dict[str, int], tuning: i
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         methods: by name; those that draw no trajectories are for finite MDPs only.
         budgets: trajectories per agent, by program. Everything is paid from them: initial directions, further exchanges and batches, and
             what a server draws.

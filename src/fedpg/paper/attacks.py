@@ -3,8 +3,6 @@
 CartPole. One program holds every attack and every robust mean: which of them a row has is a number among its settings.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Trajectories of the whole federation until CartPoles that differ strongly are balanced, for every method at its best step-size."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -33,11 +31,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def needed(returns: np.ndarray, trajectories: np.ndarray) -> np.ndarray:
-    """Trajectories until the mean return of HOLD evaluations in a row is GOAL, (..., S) from (..., S, T); inf if never.
-
-    >>> needed(np.array([[90.0, 96.0, 94.0, 96.0, 97.0]]), np.array([[10, 20, 30, 40, 50]])).tolist()
-    [20.0]
-    """
+    """Trajectories until the mean return of HOLD evaluations in a row is GOAL, (..., S) from (..., S, T); inf if never."""
     held = np.stack([returns[..., i : returns.shape[-1] - HOLD + 1 + i] for i in range(HOLD)]).mean(0) >= GOAL
     at = np.take_along_axis(trajectories, held.argmax(-1)[..., None], -1)[..., 0]
     return np.where(held.any(-1), at, np.inf)

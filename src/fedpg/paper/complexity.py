@@ -4,8 +4,6 @@ Runs of R rounds for a range of R, each with the steps for its R, as in `speedup
 |grad J(theta_r)|^2. Plain averaging (PAvg) needs eps^(-2).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +80,6 @@ def run(tell: Tell, samples: dict[str, int], lengths: int, seeds: int, more: boo
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R.
         seeds: repetitions.

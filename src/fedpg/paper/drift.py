@@ -4,8 +4,6 @@ J comes as an array (E, S): E step-sizes in rising order, S seeds with common ra
 A seed that failed is NaN and left out of what it would have entered.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -166,7 +164,6 @@ def run(
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         rounds: R; methods are also evaluated after 3/10 of them.
         seeds, etas: with sampled gradients.
         local_steps: every K, MANY among them.

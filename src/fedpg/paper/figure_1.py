@@ -5,8 +5,6 @@ step: where the importance weights have degenerated, FedSVRPG-M is heavy ball wi
 step is the control for that.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -27,12 +25,12 @@ CLAIMED = {"cartpole": {"fedsvrpg-m": 0.2, "fedhapg-m": 0.8}, "halfcheetah": {"f
 """The best beta according to the paper's section "Deep RL Case"."""
 BETA, LONGER = 0.2, 5.0
 """beta of the variants, and how much longer the control's step is."""
-LARGE, ROBOT = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": "1"}, {"seeds": 3, "u0": "1", "eval_episodes": 8}
+LARGE, ROBOT = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": 1}, {"seeds": 3, "u0": 1, "eval_episodes": 8}
 ROBOTS = {  # 200,000 and 20,000 environment steps a round; FedHAPG-M has twice its preset's step, for a 13th of its rounds
     "fedsvrpg-m": ROBOT | {"rounds": 8, "eval_every": 1},
     "fedhapg-m": ROBOT | {"rounds": 30, "eval_every": 5, "local_lr": 0.0012},
 }
-TINIEST = {"fedsvrpg-m": TINY | {"rounds": 2, "seeds": 1, "u0": "0"}}
+TINIEST = {"fedsvrpg-m": TINY | {"rounds": 2, "seeds": 1, "u0": 0}}
 SMOKE, FULL = ({"cartpole": dict.fromkeys(NAMES, poles), "halfcheetah": own} for poles, own in ((SMALL, TINIEST), (LARGE, ROBOTS)))
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"betas": (0.2, 1.0), "full": False, "given": SMOKE, "processes": 1},
@@ -73,7 +71,6 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         betas: of the paper's algorithms.
         full: also run the variants and the control, and judge the claims.
         given: what differs from the presets, by task and algorithm.

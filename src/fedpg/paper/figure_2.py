@@ -4,8 +4,6 @@ The text says that "all policies with larger N report better performance through
 which would halve the rounds from N = 4 to 8: an agent does the same work in a round whatever N is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedpg.paper import presets, verdict
@@ -18,7 +16,7 @@ from fedpg.runs.sweep import Curves
 TITLE = "Figure 2: CartPole with more agents"
 NAMES = {"fedsvrpg-m": "FedSVRPG-M", "fedhapg-m": "FedHAPG-M"}
 BETA = 0.2  # "We choose beta = 0.2 to train policies in the ablation study"
-LARGE = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": "1"}
+LARGE = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": 1}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"algorithms": ("fedsvrpg-m",), "agents": (4, 8), "given": SMALL, "level": 40.0, "judged": False},
     "full": {"algorithms": tuple(NAMES), "agents": (4, 5, 8), "given": LARGE, "level": 90.0, "judged": True},

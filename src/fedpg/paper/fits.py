@@ -1,7 +1,5 @@
 """Power laws and geometric means, with intervals over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -13,20 +11,12 @@ DRAWS = 1000
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> float:
-    """The least-squares slope of log y against log x.
-
-    >>> round(slope(np.array([1.0, 2.0, 4.0]), np.array([8.0, 4.0, 2.0])), 6)
-    -1.0
-    """
+    """The least-squares slope of log y against log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def slope_per_seed(x: np.ndarray, y: np.ndarray) -> Estimate:
-    """The exponent fitted to each seed, then mean and interval over seeds; x (T,), y (T, S).
-
-    >>> print(slope_per_seed(np.array([1.0, 2.0, 4.0]), np.array([[1.0, 3.0], [4.0, 12.0], [16.0, 48.0]])))
-    2.0 [2.0, 2.0]
-    """
+    """The exponent fitted to each seed, then mean and interval over seeds; x (T,), y (T, S)."""
     return estimate(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 

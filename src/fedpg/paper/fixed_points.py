@@ -5,8 +5,6 @@ drift is eta k beta g_i, and beta cancels from mean g_i(theta_k) = (1-beta) grad
 (eta (K-1)/2)^2 |mean H_i g_i|^2, at every beta > 0. For the stabilised variants it is beta^2 of that.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

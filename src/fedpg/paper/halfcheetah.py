@@ -3,8 +3,6 @@
 PAvg is FedSVRPG-S with beta = 1 on the same seeds: as long as a variant takes PAvg's rounds, here four of eight, their curves are the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -58,7 +56,6 @@ def run(
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         roots: of the seeds, by step-size.
         given: what differs from the preset.
         processes: one curve of one root each; 1: all methods of an algorithm in one program.

@@ -5,8 +5,6 @@ heterogeneity 0.7, 1 and 1.3, 5 or 8 states, N = 3, 4, 5, 10 and 20, K = 1, 4, 8
 and on CartPole with heterogeneity 2; on seeds of roots 3, 7 and 77003.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

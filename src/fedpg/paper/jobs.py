@@ -1,7 +1,5 @@
 """Jobs of a long experiment: in parallel, and with a cache of finished ones, so that an interrupted command continues where it was."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import hashlib

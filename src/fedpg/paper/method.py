@@ -1,7 +1,5 @@
 """Methods: algorithms with their settings, as experiments compare them."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from typing import Any
@@ -48,7 +46,7 @@ class Method:
         known = inspect.signature(algorithms.factory(self.algorithm)).parameters
         return algorithms.make(self.algorithm, problem, **{name: value for name, value in given.items() if name in known})
 
-    def but(self, name: str, options: dict[str, Any] | None = None, **changes: Any) -> Method:
+    def but(self, name: str, options: dict[str, Any] | None = None, **changes: Any) -> "Method":
         """A variant: a new name, further options, other fields."""
         return dataclasses.replace(self, name=name, options=self.options | (options or {}), **changes)
 
@@ -84,9 +82,6 @@ METHODS = {
         N_HARPG,
         # Steps of constant length settle nowhere.
         N_HARPG.but("HARPG", {"step": "plain"}),
-        # Cut every entry of a direction at 0.05 or 0.1, divide their steps, and need whole trajectories.
-        Method("authors' SVRPG", "authors-svrpg", MOMENTUM, baseline="time", factor=30.0),
-        Method("authors' HAPG", "authors-hapg", MOMENTUM, baseline="time", factor=30.0),
         Method("local only", "local-only"),
         Method("pooled", "pooled"),
         Method("PAvg, exact", "pavg-softmax", exact=True),

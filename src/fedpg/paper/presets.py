@@ -1,7 +1,5 @@
 """Learning curves of CartPole and MuJoCo tasks at their presets, and what is read off them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable
@@ -23,7 +21,7 @@ from fedpg.runs.sweep import Curves, sweep
 TASKS = {"cartpole": "CartPole", "halfcheetah": "HalfCheetah", "walker2d": "Walker"}
 FLOOR = {"cartpole": 0.0, "halfcheetah": -300.0, "walker2d": -50.0}
 """The least that an agent's return counts, about twice as bad as an untrained policy; a seed that failed counts this from then on."""
-SMALL = {"rounds": 8, "eval_every": 2, "seeds": 3, "batch": 4, "u0": "1", "eval_episodes": 8}
+SMALL = {"rounds": 8, "eval_every": 2, "seeds": 3, "batch": 4, "u0": 1, "eval_episodes": 8}
 """CartPole at smoke scale."""
 TINY = {"eval_every": 1, "batch": 2, "local_steps": 2, "horizon": 50, "eval_episodes": 2, "normalise_observations": "off"}
 """A robot at smoke scale; observations that are not normalised save seconds of compilation."""

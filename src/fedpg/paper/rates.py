@@ -7,8 +7,6 @@ quadratics    noisy gradients and noisy curvature; importance weights are 1. Age
 random MDP    one small MDP, the same for every agent, softmax policy, the paper's estimator (no baseline, full weights)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

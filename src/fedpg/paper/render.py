@@ -1,8 +1,6 @@
 """Rendering of results for people: all labels, Markdown and terminal tables, and figures. Nothing reads labels back."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +105,19 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return head, cells
 
 
-def terminal(result: Result) -> Table:
-    """The table of a result for a terminal."""
-    shown, (head, cells) = Table(title=f"{result.title} ({result.scale})", title_justify="left"), table(result.rows)
-    for name in head:
-        numeric = name in ("published", "ours", "95 % interval", "n")
-        shown.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
-    for line in cells:
-        shown.add_row(*line)
-    return shown
+def terminal(result: Result) -> Iterator[str | Table]:
+    """What a terminal shows of a result: for every quantity its name and a table, then the notes."""
+    yield f"{result.title} ({result.scale})"
+    for quantity in dict.fromkeys(row.quantity for row in result.rows):
+        yield f"\n{heading(quantity)}"
+        head, cells = table(select(result.rows, quantity=quantity))
+        shown = Table()
+        for name in head:
+            shown.add_column("ours" if name == heading(quantity) else name, no_wrap=name != "verdict")
+        for line in cells:
+            shown.add_row(*line)
+        yield shown
+    yield from (f"- {note}" for note in result.notes)
 
 
 def draw(result: Result, path: Path) -> Path:

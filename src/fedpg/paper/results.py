@@ -1,7 +1,5 @@
 """Results of an experiment: one table of rows, identified by typed fields, from which all tables and figures are made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

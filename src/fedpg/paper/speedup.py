@@ -8,8 +8,6 @@ problem's own L, S, sigma and Delta. The theorem then promises
 so that K R falls as 1/N while the first term is the larger one.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +58,6 @@ def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: i
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         agents: every N.
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R for each N.

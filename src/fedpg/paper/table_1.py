@@ -6,8 +6,6 @@ to a given eps a federation may take steps that grow as N^p, and needs N^-p as m
 speed-up.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -74,7 +72,7 @@ CLAIMS = {
     "FedSVRPG-M": Claim(True, 1.0, True, True),
     "FedHAPG-M": Claim(True, 1.0, True, True),
 }
-LEFT_OUT = ("heavy ball", "N-HARPG", "authors' SVRPG", "authors' HAPG", "local only", "pooled", "PAvg, exact", "PAvg, projected")
+LEFT_OUT = ("heavy ball", "N-HARPG", "local only", "pooled", "PAvg, exact", "PAvg, projected")
 """HARPG takes N-HARPG's place, whose steps of constant length settle nowhere. PAvg with exact gradients is PAvg here, and the gradient of
 projected PAvg is one in probabilities, which cannot be compared."""
 EVERYBODY = tuple(name for name in METHODS if name not in LEFT_OUT)
@@ -183,7 +181,6 @@ def run(
     """Runs the experiment.
 
     Args:
-        tell: reports progress.
         methods: by name.
         local_steps: K with exact gradients; the largest decides.
         rest: rounds and seeds with exact gradients.

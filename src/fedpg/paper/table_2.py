@@ -5,8 +5,6 @@ The published numbers do not come from the printed algorithm at the printed step
 lambda nor H here: R = 6 was tuned to fit heavy ball, lambda = eta K and H = 50 are assumed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

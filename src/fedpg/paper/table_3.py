@@ -4,8 +4,6 @@ The paper prints neither the length of training nor the horizon: only the order 
 the authors' logs hold one run per setting, so that it is presumably the spread within one run.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any
@@ -24,10 +22,10 @@ PUBLISHED = {  # mean and what is printed after +-, by beta; the baseline algori
     "walker2d": {0.2: (130.93, 7.72), 0.5: (287.14, 72.26), 0.8: (301.57, 28.04), 1.0: (299.69, 3.02)},
 }
 BEST = 0.8  # "for both tasks, the FedHAPG-M algorithm with beta = 0.8 outperforms the other configurations"
-LARGE = {"rounds": 60, "eval_every": 3, "seeds": 32, "u0": "1"}
+LARGE = {"rounds": 60, "eval_every": 3, "seeds": 32, "u0": 1}
 # Other weights than its preset and half its local-lr: the preset was found after this was run.
-WALKER = {"rounds": 800, "eval_every": 10, "seeds": 3, "u0": "1", "eval_episodes": 8, "local_lr": 0.001, "weights": "truncated-prefix"}
-TINIEST = TINY | {"rounds": 2, "seeds": 1, "u0": "0"}
+WALKER = {"rounds": 800, "eval_every": 10, "seeds": 3, "u0": 1, "eval_episodes": 8, "local_lr": 0.001, "weights": "truncated-prefix"}
+TINIEST = TINY | {"rounds": 2, "seeds": 1, "u0": 0}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"betas": (0.2, 1.0), "given": {"cartpole": SMALL, "walker2d": TINIEST}, "steps": math.inf, "processes": 1, "judged": False},
     "full": {

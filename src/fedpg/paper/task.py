@@ -1,7 +1,5 @@
 """Tasks: environment families with their sizes, as experiments learn on them, and how a method is measured on one."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Verdicts: whether a measured number bears out a claim, together with the rule and the tolerance it was judged by."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
