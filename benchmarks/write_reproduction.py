@@ -4,8 +4,8 @@ python benchmarks/write_reproduction.py            after `fedpg reproduce all --
 python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the results say
 
 In a page a table stands between `<!-- NAME: FIELD=VALUE; FIELD=VALUE -->` and `<!-- end -->`: the rows of result NAME whose fields have
-these values; `VALUE|VALUE` allows several, and an empty value means that the field is not set. With `grid DOWN ACROSS DECIMALS;` in front it is
-a grid of two fields.
+these values; `VALUE|VALUE` allows several, and an empty value means that the field is not set. With `grid DOWN ACROSS DECIMALS;` in front
+it is a grid of two fields.
 """
 
 from __future__ import annotations

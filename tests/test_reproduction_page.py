@@ -41,7 +41,12 @@ def made(**keys):
 
 
 def test_a_table_is_made_anew_from_typed_conditions():
-    rows = [made(method="PAvg", K=8, eta=0.1, flags=("x",)), made(method="MFPO", K=8), made(method="PAvg", K=1), made(method="PAvg, a", K=8)]
+    rows = [
+        made(method="PAvg", K=8, eta=0.1, flags=("x",)),
+        made(method="MFPO", K=8),
+        made(method="PAvg", K=1),
+        made(method="PAvg, a", K=8),
+    ]
     result = RESULTS["drift"].__class__(rows=rows)
     text = WRITER["written"]("before\n<!-- drift: K=8; method=PAvg|MFPO -->\nstale\n<!-- end -->\nafter", {"drift": result})
     assert "| PAvg | 0.1 | 7.9 | 7.8 to 8 | 9 | x |" in text
@@ -61,8 +66,12 @@ def test_a_grid_shows_distances_from_published_numbers():
 
 
 def test_a_grid_shows_failures_in_bold_and_gaps():
-    rows = [made(method="A", attack="none", verdict=Verdict("holds", "at least", 7.0)), made(method="A", attack="zero", verdict=Verdict("fails", "at least", 9.0)),
-            made(method="B", attack="none"), exactly("exchanges", 2.0, method="B", attack="zero")]  # fmt: skip
+    rows = [
+        made(method="A", attack="none", verdict=Verdict("holds", "at least", 7.0)),
+        made(method="A", attack="zero", verdict=Verdict("fails", "at least", 9.0)),
+        made(method="B", attack="none"),
+        exactly("exchanges", 2.0, method="B", attack="zero"),
+    ]
     _, cells = WRITER["grid"](rows, "method", "attack", 1)
     assert cells == [["A", "7.9 ± 0.1", "**7.9 ± 0.1**"], ["B", "7.9 ± 0.1 (n = 9)", "2"]]
 

@@ -17,9 +17,15 @@ def test_the_table_is_made_from_the_runs(tmp_path, monkeypatch):
         assert config.env_option == FIVE
         values = {round: min(ends[config.algorithm], 20.0 + 30.0 * round) for round in (0, 2, 4)}
         rows = [
-            {"round": round, "return_per_seed": [value, value], "return_worst_per_seed": [value - 5.0] * 2, "floats_up": 40.0, "floats_down": 80.0}
+            {
+                "round": round,
+                "return_per_seed": [value, value],
+                "return_worst_per_seed": [value - 5.0] * 2,
+                "floats_up": 40.0,
+                "floats_down": 80.0,
+            }
             for round, value in values.items()
-        ]  # fmt: skip
+        ]
         return type("Run", (), {"round": 4, "rows": rows})
 
     monkeypatch.setattr(training, "train", train)

@@ -57,16 +57,21 @@ def returns(*last):
 def test_a_method_is_judged_by_its_worst_attack():
     names = ("none", "sign-flip", "noise")
     found = {
-        "PAvg, mean": returns(100.0, 20.0, 99.0), "PAvg, median": returns(99.0, 91.0, 95.0), "PAvg, krum": returns(99.0, 97.0, 89.0),
+        "PAvg, mean": returns(100.0, 20.0, 99.0),
+        "PAvg, median": returns(99.0, 91.0, 95.0),
+        "PAvg, krum": returns(99.0, 97.0, 89.0),
         "FedPG-BR": returns(80.0, 79.0, 73.0),
-    }  # fmt: skip
+    }
     rows = attacks.judge(found, names, heterogeneity=0.0)
     (cell,) = select(rows, quantity="return", method="PAvg, median", attack="sign-flip")
     assert (cell.mean, cell.verdict.bound, cell.verdict.outcome) == (91.0, 90.0, "holds")
     worst = {row.method: row for row in select(rows, quantity="share left")[:4]}
     assert {name: (row.attack, row.verdict.outcome) for name, row in worst.items()} == {
-        "PAvg, mean": ("sign-flip", "fails"), "PAvg, median": ("sign-flip", "holds"), "PAvg, krum": ("noise", "fails"), "FedPG-BR": ("noise", "holds"),
-    }  # fmt: skip
+        "PAvg, mean": ("sign-flip", "fails"),
+        "PAvg, median": ("sign-flip", "holds"),
+        "PAvg, krum": ("noise", "fails"),
+        "FedPG-BR": ("noise", "holds"),
+    }
     assert worst["FedPG-BR"].mean == pytest.approx(73 / 80)  # of its own clean return
     (kept,) = select(rows, quantity="robust methods")
     assert (kept.mean, kept.n, kept.verdict.outcome) == (2, 4, "fails"), "the median is only one robust mean"
@@ -95,7 +100,13 @@ def test_a_run_asks_for_every_method_and_failed_seeds_count_zero(monkeypatch):
 
     monkeypatch.setattr(attacks, "simulator", fake)
     monkeypatch.setattr(attacks, "curves", made_up)
-    sizes = {"seeds": 2, "rounds": 8, "heterogeneities": (0.0, 1.0), "attacks": ("none", "sign-flip", "reward-flip"), "means": ("mean", "krum")}
+    sizes = {
+        "seeds": 2,
+        "rounds": 8,
+        "heterogeneities": (0.0, 1.0),
+        "attacks": ("none", "sign-flip", "reward-flip"),
+        "means": ("mean", "krum"),
+    }
     result = attacks.run(lambda what, share: None, **sizes)
     numbers = [ATTACKS.index(name) for name in sizes["attacks"]]
     assert asked[0] == {"mean": [0, 0, 0, 1, 1, 1], "attack": numbers * 2}

@@ -65,7 +65,9 @@ def test_every_method_has_its_best_and_its_j_where_pavg_has_lost():
     assert (best.mean, best.eta, best.n) == (18.0, 0.001, 3)
     assert (there.mean, there.eta, there.n) == (None, 0.1, 0)
     assert select(rows, method="PAvg", quantity="loss")[0].mean == pytest.approx(3.7)
-    assert drift.failures({"heavy": found["heavy", 0.2][-1]}) == ["Runs that ended in numbers that are not finite, and are left out: {'heavy': 3}."]
+    assert drift.failures({"heavy": found["heavy", 0.2][-1]}) == [
+        "Runs that ended in numbers that are not finite, and are left out: {'heavy': 3}."
+    ]
     assert drift.failures({"PAvg": found["PAvg", 1.0]}) == []
 
 
@@ -95,7 +97,12 @@ def test_what_is_run(monkeypatch):
     monkeypatch.setattr(fixed_points, "measured", lambda place, methods, other, **rest: ([], [], "still"))
     sizes = drift.SCALES["full"] | {"etas": (0.01, 0.1), "seeds": 2, "local_steps": (1, 32)}
     result = drift.run(lambda what, share: None, **sizes)
-    assert [entry for entry in asked if entry[0] == 1] == [(1, "PAvg", 1, None), (1, "FedSVRPG-S", 1, None), (1, "FedHAPG-S", 1, None), (1, "FedSVRPG-M", 1, 1)]
+    assert [entry for entry in asked if entry[0] == 1] == [
+        (1, "PAvg", 1, None),
+        (1, "FedSVRPG-S", 1, None),
+        (1, "FedHAPG-S", 1, None),
+        (1, "FedSVRPG-M", 1, 1),
+    ]
     many = {name: (betas, u0) for k, name, betas, u0 in asked if k == 32}
     assert len(many) == 4 + 3 + 4 + 7
     assert (many["FedSVRPG-S"], many["FedHAPG-M"], many["PAvg, no baseline"]) == ((3, None), (1, 8), (1, None))

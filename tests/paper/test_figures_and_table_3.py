@@ -18,9 +18,13 @@ ENDS = [90.0, 80.0, 70.0, 60.0, 95.0, 60.0, 99.0, 60.0, 98.0]
 def test_figure_1_runs_every_curve_with_its_step_size():
     made = figure_1.configurations(CONFIG, BETAS, True)
     assert [(key.method, key.beta, round(key.eta, 6)) for key in made] == [
-        *(("FedHAPG-M", beta, 0.0012) for beta in BETAS), ("FedHAPG-M", 1.0, 0.006),
-        ("FedHAPG-S", 0.2, 0.0012), ("FedHAPG-S", 0.2, 0.006), ("PAvg, beside FedHAPG-S", 1.0, 0.0012), ("PAvg, beside FedHAPG-S", 1.0, 0.006),
-    ]  # fmt: skip
+        *(("FedHAPG-M", beta, 0.0012) for beta in BETAS),
+        ("FedHAPG-M", 1.0, 0.006),
+        ("FedHAPG-S", 0.2, 0.0012),
+        ("FedHAPG-S", 0.2, 0.006),
+        ("PAvg, beside FedHAPG-S", 1.0, 0.0012),
+        ("PAvg, beside FedHAPG-S", 1.0, 0.006),
+    ]
     for key, config in made.items():
         assert (config.beta, config.local_lr) == (key.beta, key.eta)
         assert config.algorithm == ("fedhapg-m" if key.method == "FedHAPG-M" else "fedhapg-s")
@@ -90,7 +94,7 @@ def test_table_3_measures_distances_in_published_errors_and_our_own():
     rows = {row.beta: row for row in table_3_rows("walker2d", {0.2: 130.0, 0.5: 287.0, 1.0: 320.0})}
     assert (rows[0.2].verdict.outcome, rows[1.0].verdict.outcome) == ("holds", "fails")
     assert (rows[0.5].published, rows[0.5].error) == (287.14, 72.26)
-    (noisy,) = [row for row in table_3_rows("walker2d", {1.0: 320.0}, scatter=40.0)]
+    (noisy,) = table_3_rows("walker2d", {1.0: 320.0}, scatter=40.0)
     assert noisy.verdict.outcome == "holds"
     assert noisy.verdict.unit == pytest.approx(np.hypot(3.02, 40.0 * np.linspace(-1, 1, 4).std(ddof=1) / 2))
 
@@ -119,9 +123,11 @@ def test_halfcheetah_compares_variants_with_pavg(end, outcome):
 
 def test_halfcheetah_takes_each_at_its_own_best_step_size_over_the_seeds_that_both_have():
     found = {
-        halfcheetah_key("FedSVRPG-S", 0.001): made_up(30.0), halfcheetah_key("PAvg", 0.001): made_up(50.0),
-        halfcheetah_key("FedSVRPG-S", 0.005): made_up(90.0, seeds=6), halfcheetah_key("PAvg", 0.005): made_up(40.0, seeds=6),
-    }  # fmt: skip
+        halfcheetah_key("FedSVRPG-S", 0.001): made_up(30.0),
+        halfcheetah_key("PAvg", 0.001): made_up(50.0),
+        halfcheetah_key("FedSVRPG-S", 0.005): made_up(90.0, seeds=6),
+        halfcheetah_key("PAvg", 0.005): made_up(40.0, seeds=6),
+    }
     (best,) = select(halfcheetah.judge(found, True), quantity="best final return")
     assert (best.eta, best.against_eta, best.n, best.verdict.outcome) == (0.005, 0.001, 4, "holds")
 
@@ -137,7 +143,12 @@ def test_halfcheetah_runs_every_root_with_the_same_seeds_and_joins_them(monkeypa
     result = halfcheetah.run(lambda what, share: None, **halfcheetah.SCALES["full"])
     assert len(asked) == 24
     for (key, root), config in asked.items():
-        assert (config.seed, config.local_lr, config.beta, config.algorithm) == (root, key.eta, key.beta, halfcheetah.METHODS[key.method][0])
+        assert (config.seed, config.local_lr, config.beta, config.algorithm) == (
+            root,
+            key.eta,
+            key.beta,
+            halfcheetah.METHODS[key.method][0],
+        )
     assert {row.n for row in select(result.rows, eta=0.001)} == {8}
     assert {row.n for row in select(result.rows, eta=0.005)} == {12}
     joined = halfcheetah.joined([made_up(10.0, seeds=2), made_up(20.0, seeds=3, failed=1)])

@@ -61,7 +61,9 @@ def fixed_point(curvature, centre, eta, steps):
 
 def test_measured_values_are_those_of_the_fixed_point():
     """PAvg's against closed form, for every federation and step-size; beta = 0.5 of FedSVRPG-S has a quarter of it to leading order."""
-    pavg, half = (fixed_points.settle(QUADRATICS, method, betas, rounds=150, seeds=2) for method, betas in ((PAVG, (1.0,)), (FEDSVRPG_S, (0.5,))))
+    pavg, half = (
+        fixed_points.settle(QUADRATICS, method, betas, rounds=150, seeds=2) for method, betas in ((PAVG, (1.0,)), (FEDSVRPG_S, (0.5,)))
+    )
     assert pavg.at.shape == (1, 4, 2)
     np.testing.assert_allclose(pavg.before, pavg.at, rtol=1e-4)
     for seed in range(2):
@@ -82,5 +84,8 @@ def test_points_and_the_note_come_from_the_same_values(monkeypatch):
     monkeypatch.setattr(fixed_points, "settle", settle)
     _, points, note = fixed_points.measured(QUADRATICS, (FEDSVRPG_S, MEMORY), (2,), BETAS, rounds=3, seeds=3)
     assert "at most 0.02 of itself" in note
-    assert {(point.method, point.beta) for point in points} == {("PAvg", 1.0), *((n, b) for n in ("FedSVRPG-S", MEMORY.name) for b in BETAS)}
+    assert {(point.method, point.beta) for point in points} == {
+        ("PAvg", 1.0),
+        *((n, b) for n in ("FedSVRPG-S", MEMORY.name) for b in BETAS),
+    }
     assert points[0].mean == pytest.approx((8 * ETAS[0]) ** 2 * 15 ** (1 / 3), rel=1e-5)

@@ -77,7 +77,11 @@ def test_configurations_that_differ_in_beta_and_step_share_a_program(monkeypatch
         return Curves(np.array([0, 2]), returns, returns, None, used, used, used, np.full(returns.shape[:2], -1))
 
     monkeypatch.setattr(presets, "sweep", fake)
-    configs = {(beta, seed): preset("cartpole", "fedsvrpg-m", beta=beta, seed=seed, local_lr=beta / 10, **TINY) for beta in (0.2, 0.5) for seed in (1, 2)}
+    configs = {
+        (beta, seed): preset("cartpole", "fedsvrpg-m", beta=beta, seed=seed, local_lr=beta / 10, **TINY)
+        for beta in (0.2, 0.5)
+        for seed in (1, 2)
+    }
     found = presets.learn(configs, steps=7.0)
     assert asked == [(seed, None, {"beta": [0.2, 0.5], "local_lr": [0.02, 0.05]}, 7.0) for seed in (1, 2)]
     assert {key: curves.returns[0, 0] for key, curves in found.items()} == {key: 10.0 * key[0] for key in configs}
@@ -85,7 +89,9 @@ def test_configurations_that_differ_in_beta_and_step_share_a_program(monkeypatch
 
 
 def test_returns_count_at_least_the_floor_and_curves_of_failed_runs_go_on_there(monkeypatch):
-    returns = np.array([[[[100.0, -1e9], [np.nan, np.nan]], [[7.0, 7.0], [np.nan, np.nan]]]])  # one setting, two seeds, two rounds, two agents
+    returns = np.array(
+        [[[[100.0, -1e9], [np.nan, np.nan]], [[7.0, 7.0], [np.nan, np.nan]]]]
+    )  # one setting, two seeds, two rounds, two agents
     used = np.zeros((1, 2, 2))
     gone = Curves(np.array([0, 2]), returns, returns, None, used, used, used, np.array([[1, 2]]))
     monkeypatch.setattr(presets, "sweep", lambda config, settings, steps: gone)

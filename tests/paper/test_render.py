@@ -24,9 +24,18 @@ def test_columns_are_the_fields_that_differ():
 
 def test_comparisons_published_numbers_and_verdicts_have_their_places():
     rows = [
-        made(method="A", against="B", comparison="/", eta=0.1, against_eta=0.2, published=2.0, error=0.1, verdict=Verdict("fails", "above", 1.0)),
+        made(
+            method="A",
+            against="B",
+            comparison="/",
+            eta=0.1,
+            against_eta=0.2,
+            published=2.0,
+            error=0.1,
+            verdict=Verdict("fails", "above", 1.0),
+        ),
         exactly("trajectories to the goal", np.inf, method="A", eta=0.1, flags=("edge of the grid",)),
-    ]  # fmt: skip
+    ]
     head, cells = render.table(rows)
     assert head == ["quantity", "method", "eta", "published", "ours", "95 % interval", "n", "verdict"]
     assert cells[0] == ["J", "A / B", "0.1, 0.2", "2 ± 0.1", "1", "0.5 to 1.5", "3", "does not hold (above 1)"]
@@ -34,7 +43,12 @@ def test_comparisons_published_numbers_and_verdicts_have_their_places():
 
 
 def test_the_terminal_has_one_table_per_quantity():
-    result = Result(title="Title", scale="smoke", rows=[made(method="PAvg"), exactly("score", 0.5, method="PAvg"), made(method="MFPO")], notes=["a note"])
+    result = Result(
+        title="Title",
+        scale="smoke",
+        rows=[made(method="PAvg"), exactly("score", 0.5, method="PAvg"), made(method="MFPO")],
+        notes=["a note"],
+    )
     console = Console(record=True, width=100, file=io.StringIO())
     console.print(*render.terminal(result), sep="\n")
     lines = [line.strip() for line in console.export_text().splitlines()]
@@ -69,6 +83,8 @@ def test_lines_are_selected_sorted_and_told_apart(monkeypatch, tmp_path):
 
 def test_a_result_can_be_drawn(tmp_path):
     rows = [exactly("score", value, method=name) for name, value in (("A", 0.2), ("B", 0.9))]
-    path = render.draw(Result(title="t", rows=rows, plots=[Plot(title="q", quantity="score", x="method", series=())]), tmp_path / "d" / "p.png")
+    path = render.draw(
+        Result(title="t", rows=rows, plots=[Plot(title="q", quantity="score", x="method", series=())]), tmp_path / "d" / "p.png"
+    )
     assert path.read_bytes().startswith(b"\x89PNG")
     assert figures.panels is render.panels

@@ -10,9 +10,17 @@ from fedpg.paper.verdict import Verdict
 from fedpg.report.statistics import estimate
 
 ROWS = [
-    row("objective", estimate(np.array([1.0, 2.0, 3.0])), method="PAvg", eta=0.0316228, K=8, published=2.0, verdict=Verdict("holds", "near", 2.0, 0.1)),
+    row(
+        "objective",
+        estimate(np.array([1.0, 2.0, 3.0])),
+        method="PAvg",
+        eta=0.0316228,
+        K=8,
+        published=2.0,
+        verdict=Verdict("holds", "near", 2.0, 0.1),
+    ),
     exactly("trajectories to the goal", np.inf, 4, method="pooled", flags=("edge of the grid",)),
-]  # fmt: skip
+]
 
 
 def test_rows_carry_the_interval_over_seeds():

@@ -52,7 +52,9 @@ def obeying(power, steps, agents, local_steps, seeds):
 
 def made_up(on, method, parts, agents, local_steps, seeds):
     """eps^(-3/2) for momentum, eps^(-2) for PAvg and FedSVRPG-S."""
-    return {name: obeying(2.0 if name in ("PAvg", "FedSVRPG-S") else 1.5, steps, agents, local_steps, seeds) for name, steps in parts.items()}
+    return {
+        name: obeying(2.0 if name in ("PAvg", "FedSVRPG-S") else 1.5, steps, agents, local_steps, seeds) for name, steps in parts.items()
+    }
 
 
 def test_complexity_fits_every_exponent_and_the_cost_of_pavg(monkeypatch):

@@ -100,7 +100,11 @@ def test_a_failed_run_counts_as_lost():
 
 def test_messages_are_counted_in_multiples_of_the_params():
     found = {name: table_1.sent(METHODS[name]) for name in ("SCAFFOLD", "Fast-FedPG", "FedNPG")}
-    assert {name: tuple(each.values()) for name, each in found.items()} == {"SCAFFOLD": (2, 2, 1), "Fast-FedPG": (2, 3, 2), "FedNPG": (1, 1, 1)}
+    assert {name: tuple(each.values()) for name, each in found.items()} == {
+        "SCAFFOLD": (2, 2, 1),
+        "Fast-FedPG": (2, 3, 2),
+        "FedNPG": (1, 1, 1),
+    }
 
 
 def test_the_claims_are_those_of_the_paper():
@@ -115,6 +119,9 @@ def test_the_claims_are_those_of_the_paper():
 def test_pavg_settles_above_zero_and_fast_fedpg_does_not():
     sizes = table_1.SCALES["smoke"] | {"methods": ("PAvg", "Fast-FedPG"), "rest": (150, 2), "noisy": ()}
     rows = table_1.run(lambda what, share: None, **sizes).rows
-    assert {row.method: row.verdict.outcome for row in select(rows, quantity="floor", against="")} == {"PAvg": "fails", "Fast-FedPG": "holds"}
+    assert {row.method: row.verdict.outcome for row in select(rows, quantity="floor", against="")} == {
+        "PAvg": "fails",
+        "Fast-FedPG": "holds",
+    }
     assert {row.verdict.outcome for row in select(rows, quantity="local updates")} == {"holds"}
     assert select(rows, quantity="share of gain", method="Fast-FedPG")[0].mean == pytest.approx(1.0)

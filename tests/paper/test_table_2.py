@@ -16,7 +16,11 @@ def test_a_smaller_beta_is_better_in_every_published_column():
 
 @pytest.mark.parametrize(("near", "outcome"), [(28, "holds"), (27, "fails")])
 def test_twenty_eight_of_thirty_cells_are_needed(near, outcome):
-    rows = [Row(quantity="objective", method=name, verdict=Verdict("holds" if i < near else "fails", "agrees", 0.0)) for name in ("heavy ball", "PAvg") for i in range(30)]
+    rows = [
+        Row(quantity="objective", method=name, verdict=Verdict("holds" if i < near else "fails", "agrees", 0.0))
+        for name in ("heavy ball", "PAvg")
+        for i in range(30)
+    ]
     found = table_2.agreement(rows)
     assert (found.mean, found.n, found.verdict.outcome, found.verdict.bound) == (near, 30, outcome, 28)
 

@@ -47,7 +47,9 @@ def test_the_best_common_policy_of_doors_is_stochastic():
 
 
 def test_more_agents_repeat_the_three_and_identical_ones_are_the_first():
-    six, same = (Task("doors", "doors", 6, options=options).federation().agents(jax.random.key(3), 0) for options in ({}, {"identical": True}))
+    six, same = (
+        Task("doors", "doors", 6, options=options).federation().agents(jax.random.key(3), 0) for options in ({}, {"identical": True})
+    )
     np.testing.assert_array_equal(six.transition[3:], six.transition[:3])
     np.testing.assert_array_equal(six.transition[:3], MDPS.transition)
     assert np.ptp(same.transition, axis=0).max() == 0.0
@@ -56,7 +58,9 @@ def test_more_agents_repeat_the_three_and_identical_ones_are_the_first():
 def test_odd_seeds_of_the_mixture_conflict():
     """Random MDPs share rewards; agents that conflict share the kernel."""
     both = jax.jit(jax.vmap(lambda seed: mixture(jax.random.key(0), seed, 2, 2)))(jnp.array([2, 3]))
-    (reward, conflicting), (transition, common) = (np.ptp(values, axis=1).max(axis=(1, 2)) for values in (both.reward, both.transition[..., 0]))
+    (reward, conflicting), (transition, common) = (
+        np.ptp(values, axis=1).max(axis=(1, 2)) for values in (both.reward, both.transition[..., 0])
+    )
     assert reward == 0 < transition
     assert common == 0 < conflicting
 

@@ -13,16 +13,22 @@ def found(mean, low, high):
 @pytest.mark.parametrize(
     ("rule", "cases"),
     [
-        (lambda e: verdict.above(e, 1.0), {(1.2, 1.1, 1.3): "holds", (1.2, 0.9, 1.3): "unclear", (0.8, 0.7, 0.9): "fails", (1.0, 1.0, 1.0): "unclear"}),
+        (
+            lambda e: verdict.above(e, 1.0),
+            {(1.2, 1.1, 1.3): "holds", (1.2, 0.9, 1.3): "unclear", (0.8, 0.7, 0.9): "fails", (1.0, 1.0, 1.0): "unclear"},
+        ),
         (lambda e: verdict.below(e, 1.0), {(0.8, 0.7, 0.9): "holds", (1.0, 0.9, 1.1): "unclear", (1.2, 1.1, 1.3): "fails"}),
         (lambda e: verdict.at_least(e, 0.9), {(0.9, 0.1, 2.0): "holds", (0.89, 0.1, 2.0): "fails"}),
         (lambda e: verdict.at_most(e, 0.5), {(0.5, 0.1, 2.0): "holds", (0.51, 0.1, 2.0): "fails"}),
-        (lambda e: verdict.near(e, -1.0, 0.15), {(-0.97, -1.02, -0.93): "holds", (-0.97, -1.02, -0.8): "unclear", (-0.7, -0.8, -0.6): "fails"}),
+        (
+            lambda e: verdict.near(e, -1.0, 0.15),
+            {(-0.97, -1.02, -0.93): "holds", (-0.97, -1.02, -0.8): "unclear", (-0.7, -0.8, -0.6): "fails"},
+        ),
         (lambda e: verdict.near(e, -1.0, 0.15), {(float("nan"),) * 3: "fails"}),
         (lambda e: verdict.covers(e, 2.0, 0.1), {(1.5, 1.2, 1.95): "holds", (1.5, 1.2, 1.8): "fails"}),
         (lambda e: verdict.agrees(e, 1.0, 0.1), {(1.29, 0.0, 9.0): "holds", (1.31, 0.0, 9.0): "fails"}),
     ],
-)  # fmt: skip
+)
 def test_rules(rule, cases):
     assert {case: rule(found(*case)).outcome for case in cases} == cases
 
