@@ -1,4 +1,4 @@
-"""Flower's own processes, started and stopped from here: quiet, without telemetry, and never left behind."""
+"""Flower's processes: started without telemetry, watched, and stopped together with everything that they start."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-"""What Flower's processes find in their environment, unless the user has set it otherwise."""
-PATIENCE = 5.0
-"""Seconds that a process has to end before it is killed."""
-LEASH = Path(__file__).with_name("leash.py")
+"""The environment of Flower's processes, unless the user has set these variables otherwise."""
+STOP_SECONDS = 5.0
+"""How long a process may take to end before it is killed."""
+END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
 
 
 def require_flower() -> None:
-    """Refuses to go on where the extra is not installed."""
+    """Raises a `UserError` if Flower is not installed."""
     require(importlib.util.find_spec("flwr") is not None, "this needs Flower: pip install 'fedpg[flower]'")
 
 
 def command(name: str) -> str:
-    """Where Flower's command `name` is: beside this Python, or on the PATH."""
+    """The path of Flower's command `name`: beside this Python, or on the PATH."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     require(found is not None, f"there is no {name} beside {sys.executable}, nor on the PATH: pip install 'fedpg[flower]'")
@@ -40,19 +40,19 @@ def command(name: str) -> str:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The environment of Flower's processes; `home` is where they keep their things."""
+    """The environment of Flower's processes; `home` is their FLWR_HOME."""
     # Flower's commands call each other by name.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     return QUIET | dict(os.environ) | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1", "PATH": path}
 
 
 class Child:
-    """A process with all that it starts, and its log.
+    """A process that ends with this one, together with everything that it starts.
 
     Args:
         words: the command line.
         log: the file that gets what it prints.
-        home: where Flower keeps its things.
+        home: its FLWR_HOME.
     """
 
     def __init__(self, words: list[str], log: Path, home: Path) -> None:
@@ -60,10 +60,10 @@ class Child:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
         with log.open("ab") as file:
-            self._begin = file.tell()
-            # In a session of its own: Ctrl-C is for us, who then end it in good order.
+            self._log_start = file.tell()
+            # In a session of its own: Ctrl-C reaches this process only, which then ends the child in good order.
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(LEASH), *words],
+                [sys.executable, "-I", "-S", str(END_WITH_PARENT), *words],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -78,23 +78,31 @@ class Child:
     def printed(self) -> str:
         """What it has printed so far."""
         with self.log.open("rb") as file:
-            file.seek(self._begin)
+            file.seek(self._log_start)
             return file.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Ends it and whatever it started."""
-        for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
+        """Ends it and everything that it has started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(patience)
-        # What it started may have outlived it for a moment: the whole group goes.
+                self._process.wait(STOP_SECONDS)
+        # Its own children may outlive it for a moment: the whole group is killed.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
+def is_running(process: int) -> bool:
+    """Whether a process runs: it exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def free_port() -> int:
-    """A port of this machine on which nobody listens."""
+    """A port of this machine on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -112,7 +120,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def wait_until_open(port: int, child: Child, seconds: float = 60.0) -> None:
-    """Returns when somebody listens on a port of this machine; raises if the process that should has ended."""
+    """Returns when a process listens on a port of this machine; raises if `child`, which should, has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if child.code() is not None:

@@ -1,9 +1,8 @@
-"""The server's machine: a SuperLink behind a gate, the agents' keys made known to it, and our ServerApp submitted, again if it dies."""
+"""Flower's SuperLink on the server's machine: behind our proxy, with the agents' keys, and with our ServerApp on it."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -13,150 +12,118 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from fedpg.errors import UserError, require
-from fedpg.flower import processes, status
-from fedpg.flower.certificates import flower_key
-from fedpg.flower.gate import Gate, Way
-from fedpg.flower.keys import agent_keys
+from fedpg.flower import processes
+from fedpg.flower.keys import agent_keys, flower_key
 from fedpg.flower.processes import Child
-from fedpg.flower.server import Rules
-from fedpg.flower.server_app import PROCESS, STATUS
+from fedpg.flower.proxy import Proxy, ProxyOptions
+from fedpg.flower.server_app import OPTIONS, PROCESS, ServerOptions
+from fedpg.flower.status import STATUS_FILE, read_status
 from fedpg.runs.folder import RunFolder, write_atomically
 
 APP = Path(__file__).parent / "app"
 """The Flower app, for `flwr run`."""
 CONNECTION = "fedpg"
-"""What Flower's configuration calls our SuperLink."""
+"""The name of our SuperLink in Flower's configuration."""
 TRIES = 5
-"""How often a ServerApp that died is started again without a round having been finished."""
+"""How often a ServerApp that died is restarted without a finished round in between."""
+START_SECONDS = 120.0
+"""How long a ServerApp may take to start."""
 REGISTERED = "registered.pem"
-"""The keys that the SuperLink's database has."""
-NUMBER = "flower-run"
-"""What Flower calls the run."""
-AT_ONCE = 4
+"""The file with the keys that are in the SuperLink's database."""
+RUN_ID = "flower-run"
+"""The file with Flower's number of the run."""
+PARALLEL = 4
 """Flower's commands that run side by side."""
 POLL = 0.5
 
 
-@dataclasses.dataclass(frozen=True)
-class Service:
-    """What a server needs to know beyond the run itself."""
-
-    config: Path
-    """The run's TOML file."""
-    out: Path
-    """The run folder."""
-    address: str
-    """HOST:PORT where agents come."""
-    keys: Path | None
-    """The folder with the server's certificate and the agents' public keys; None: neither encryption nor authentication."""
-    rules: Rules
-
-
 class SuperLink:
-    """A running SuperLink with our app on it.
+    """A running SuperLink with our ServerApp on it.
 
     Args:
-        service: what it serves.
-        resume: whether the run goes on from its checkpoint.
+        options: what it serves.
+        resume: whether the run continues from its checkpoint.
     """
 
-    def __init__(self, service: Service, resume: bool) -> None:
-        self._service = service
-        self._own = RunFolder(service.out).federation
-        host, port = processes.split_address(service.address)
-        self._port = processes.free_port()
-        for stale in (PROCESS, STATUS):
-            (self._own / stale).unlink(missing_ok=True)
-        self._gate: Gate | None = None
-        self._link = Child(self._words(), self._own / "superlink.log", self._home)
+    def __init__(self, options: ServerOptions, resume: bool) -> None:
+        self._folder = RunFolder(Path(options.out)).federation
+        self._keys = Path(options.keys) if options.keys else None
+        host, port = processes.split_address(options.address)
+        self._home, self._port, self._proxy = self._folder / "flower", processes.free_port(), None
+        for stale in (PROCESS, STATUS_FILE):
+            (self._folder / stale).unlink(missing_ok=True)
+        self._child = Child(self._command(), self._folder / "superlink.log", self._home)
         self._tries, self._round = 0, -1
         try:
-            processes.wait_until_open(self._port, self._link)
+            write_atomically(self._folder / OPTIONS, msgspec.json.encode(options))
+            processes.wait_until_open(self._port, self._child)
             self._write_connection()
-            known = self._register()
-            self._gate = Gate(Way(host, port, self._port, service.keys, known, self._own / "gate.log"))
+            known = self._register_keys()
+            self._proxy = Proxy(ProxyOptions(host, port, self._port, self._keys, known, self._folder / "proxy.log"))
             self._submit(resume)
         except BaseException:
             self.stop()
             raise
 
-    @property
-    def _home(self) -> Path:
-        return self._own / "flower"
-
-    def _words(self) -> list[str]:
-        database = ["--database", str(self._own / "superlink.db")]
-        # Only from this machine: see `fedpg.flower.gate`.
-        words = [processes.command("flower-superlink"), "--host", "127.0.0.1", "--port", str(self._port), *database]
-        words += ["--disable-runtime-dependency-installation"]
-        if (keys := self._service.keys) is None:
+    def _command(self) -> list[str]:
+        # Only reachable from this machine: see `fedpg.flower.proxy`.
+        words = [processes.command("flower-superlink"), "--host", "127.0.0.1", "--port", str(self._port)]
+        words += ["--database", str(self._folder / "superlink.db"), "--disable-runtime-dependency-installation"]
+        if self._keys is None:
             return [*words, "--insecure"]
-        files = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.pem", "--ssl-keyfile": "server.key"}
-        for file in files.values():
-            require((keys / file).exists(), f"no {file} in {keys}: make a set of keys with fedpg cert, or give --insecure")
-        return [*words, *(word for flag, file in files.items() for word in (flag, str(keys / file))), "--enable-supernode-auth"]
+        for flag, file in {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.pem", "--ssl-keyfile": "server.key"}.items():
+            require((self._keys / file).exists(), f"no {file} in {self._keys}: make a set of keys with fedpg cert, or give --insecure")
+            words += [flag, str(self._keys / file)]
+        return [*words, "--enable-supernode-auth"]
 
     def _write_connection(self) -> None:
-        """How Flower's own commands find this SuperLink: from this machine."""
-        keys = self._service.keys
+        """Tells Flower's own commands how to reach this SuperLink."""
+        keys = self._keys
         secure = "insecure = true" if keys is None else f"root-certificates = {json.dumps(str((keys / 'ca.crt').resolve()))}"
         text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self._port}"\n{secure}\n'
         self._home.mkdir(parents=True, exist_ok=True)
         (self._home / "config.toml").write_text(text + "\n[superlink.local]\noptions.num-supernodes = 1\n")
 
     def _flwr(self, *words: str) -> str:
-        done = subprocess.run(
-            [processes.command("flwr"), *words],
-            env=processes.environment(self._home),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        said = done.stdout + done.stderr
-        with (self._own / "flwr.log").open("a") as file:
-            file.write(f"$ flwr {' '.join(words)}\n{said}\n")
-        return said
+        """What `flwr WORDS` prints."""
+        command, environment = [processes.command("flwr"), *words], processes.environment(self._home)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        printed = done.stdout + done.stderr
+        with (self._folder / "flwr.log").open("a") as file:
+            file.write(f"$ flwr {' '.join(words)}\n{printed}\n")
+        return printed
 
-    def _register(self) -> frozenset[bytes]:
-        """Makes the agents' public keys known to the SuperLink, once each; returns them."""
-        if self._service.keys is None:
+    def _register_keys(self) -> frozenset[bytes]:
+        """Registers the agents' public keys with the SuperLink, once each; returns them."""
+        if self._keys is None:
             return frozenset()
-        keys = {flower_key(path): path for path in agent_keys(self._service.keys).values()}
-        path = self._own / REGISTERED
+        keys = {flower_key(path): path for path in agent_keys(self._keys).values()}
+        path = self._folder / REGISTERED
         known = path.read_text() if path.exists() else ""
         new = {key: file for key, file in keys.items() if key.decode() not in known}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            said = list(pool.map(lambda file: self._flwr("supernode", "register", str(file), CONNECTION), new.values()))
-        for file, words in zip(new.values(), said, strict=True):
-            fine = "success" in words.lower() or "already" in words.lower()
-            require(fine, f"Flower did not accept the key {file}: see {self._own / 'flwr.log'}")
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            replies = list(pool.map(lambda file: self._flwr("supernode", "register", str(file), CONNECTION), new.values()))
+        for file, printed in zip(new.values(), replies, strict=True):
+            accepted = "success" in printed.lower() or "already" in printed.lower()
+            require(accepted, f"Flower did not accept the key {file}: see {self._folder / 'flwr.log'}")
         write_atomically(path, (known + b"".join(new).decode()).encode())
         return frozenset(keys)
 
     def _submit(self, resume: bool) -> None:
         """Starts our ServerApp."""
-        rules = self._service.rules
-        values = {
-            "config": str(self._service.config.resolve()),
-            "out": str(self._service.out.resolve()),
-            "resume": resume,
-            "keys": str(self._service.keys.resolve()) if self._service.keys else "",
-            "deadline": float(rules.deadline),
-            "quorum": rules.quorum,
-            "norm-bound": float(rules.norm_bound),
-            "start-with": rules.start_with,
-        }
-        (self._own / PROCESS).unlink(missing_ok=True)
-        before = self._own / NUMBER
+        (self._folder / PROCESS).unlink(missing_ok=True)
+        before = self._folder / RUN_ID
         if before.exists():
-            # A SuperNode that has half a message of a ServerApp that died waits for the rest, and for nothing else, until the run is over.
+            # A SuperNode with half a message of a dead ServerApp waits for the rest until that run is stopped.
             self._flwr("stop", before.read_text(), CONNECTION, "--format", "json")
-        asked = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
-        said = self._flwr("run", str(APP), CONNECTION, "--format", "json", "-c", asked)
-        require('"success": true' in said, f"Flower did not take the run: see {self._own / 'flwr.log'}")
-        if found := re.search(r'"run-id": "(\d+)"', said):
+        values = {"options": str((self._folder / OPTIONS).resolve()), "resume": resume}
+        config = " ".join(f"{name}={json.dumps(value)}" for name, value in values.items())
+        printed = self._flwr("run", str(APP), CONNECTION, "--format", "json", "-c", config)
+        require('"success": true' in printed, f"Flower did not accept the run: see {self._folder / 'flwr.log'}")
+        if found := re.search(r'"run-id": "(\d+)"', printed):
             write_atomically(before, found[1].encode())
         self._submitted = time.monotonic()
 
@@ -164,45 +131,37 @@ class SuperLink:
         """Returns when the run has finished; raises a `UserError` that says why it has not."""
         while True:
             time.sleep(POLL)
-            found = status.read(self._own / STATUS)
-            if found is not None and found.finished:
+            status = read_status(self._folder / STATUS_FILE)
+            if status is not None and status.phase == "finished":
                 return
-            if found is not None and found.failure:
-                raise UserError(found.failure)
-            if self._link.code() is not None:
-                raise UserError(f"the SuperLink ended with code {self._link.code()}: see {self._link.log}; go on with --resume")
-            if not self._serving():
-                self._again(found.round if found else -1)
+            if status is not None and status.phase == "failed":
+                raise UserError(status.state.removeprefix("failed: "))
+            if self._child.code() is not None:
+                raise UserError(f"the SuperLink ended with code {self._child.code()}: see {self._child.log}; continue with --resume")
+            if not self._app_runs():
+                self._restart(status.round if status else -1)
 
-    def _serving(self) -> bool:
-        """Whether our ServerApp lives, or may still be on its way."""
-        path = self._own / PROCESS
-        if not path.exists():
-            return time.monotonic() - self._submitted < 120.0
-        try:
-            os.kill(int(path.read_text()), 0)
-        except (ProcessLookupError, ValueError):
-            return False
-        return not _is_dead(int(path.read_text()))
+    def _app_runs(self) -> bool:
+        """Whether our ServerApp runs, or may still be starting."""
+        process = self._app_process()
+        return time.monotonic() - self._submitted < START_SECONDS if process is None else processes.is_running(process)
 
-    def _again(self, round: int) -> None:
+    def _app_process(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError):
+            return int((self._folder / PROCESS).read_text())
+        return None
+
+    def _restart(self, round: int) -> None:
         self._tries = 0 if round > self._round else self._tries + 1
         self._round = round
-        require(self._tries < TRIES, f"the ServerApp died {TRIES} times in round {round}: see {self._link.log}")
+        require(self._tries < TRIES, f"the ServerApp died {TRIES} times in round {round}: see {self._child.log}")
         self._submit(True)
 
     def stop(self) -> None:
-        """Ends all processes. Our ServerApp is in a session of its own: it would outlive a SuperLink that was killed."""
-        if self._gate:
-            self._gate.stop()
-        self._link.stop()
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int((self._own / PROCESS).read_text()), signal.SIGKILL)
-
-
-def _is_dead(process: int) -> bool:
-    """Whether a process has ended but was not yet waited for by its parent."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
+        """Ends all processes. Our ServerApp is in a session of its own and would outlive a SuperLink that was killed."""
+        if self._proxy:
+            self._proxy.stop()
+        self._child.stop()
+        if (process := self._app_process()) is not None:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)

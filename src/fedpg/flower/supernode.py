@@ -1,4 +1,4 @@
-"""An agent's machine: a SuperNode that fetches tasks, started again if it dies, and the executor in this process that does them."""
+"""Flower's SuperNode on an agent's machine: it fetches tasks, which are performed in this process, and is restarted if it dies."""
 
 from __future__ import annotations
 
@@ -10,82 +10,81 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedpg.errors import UserError, require
-from fedpg.flower import certificates, processes
-from fedpg.flower.executor import Executor
+from fedpg.flower import keys, processes
+from fedpg.flower.flwr_private import AnswerPacket, TaskRunner
 from fedpg.flower.processes import Child
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds before a SuperNode that died is started again: twice as long every time."""
+"""Seconds before a SuperNode that died is restarted; the pause doubles every time."""
 REFUSALS = ("[code: 2001]", "[code: 2004]")
-"""What a SuperNode prints that is not let in: its key is not known, or a node with its key is still taken to be there."""
-TAKEN_TO_BE_THERE = 100.0
-"""Seconds for which a refusal may mean the second: Flower misses a node that was killed only after 60."""
+"""Printed by a SuperNode that is refused: its key is unknown, or a node with its key still counts as connected."""
+REFUSED_SECONDS = 100.0
+"""How long a refusal may mean the second: Flower notices only after 60 s that a node was killed."""
 
 
 class SuperNode:
-    """A running SuperNode, whose tasks are done here.
+    """A running SuperNode.
 
     Args:
         server: HOST:PORT of the server.
         agent: the agent's number.
         answer: packet -> packet; never raises.
         folder: the agent's own.
-        keys: the folder with ca.crt and agent-N; None: neither encryption nor authentication.
-        tell: called with one line when it has to be started again.
+        key_folder: the folder with ca.crt and agent-I; None: neither encryption nor authentication.
+        tell: called with one line when it has to be restarted.
     """
 
     def __init__(
-        self, server: str, agent: int, answer: Callable[[bytes], bytes], folder: Path, keys: Path | None, tell: Callable[[str], None]
+        self, server: str, agent: int, answer: AnswerPacket, folder: Path, key_folder: Path | None, tell: Callable[[str], None]
     ) -> None:
         processes.split_address(server)
+        self._secret_file = folder / "supernode.secret"
         words = [processes.command("flower-supernode"), "--superlink", server, "--host", "127.0.0.1"]
-        # It starts no process of its own: tasks are left to our executor, which knows the secret.
-        secret = folder / "supernode.secret"
-        words += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
-        if keys is None:
+        # It starts no process of its own: `TaskRunner`, which knows the secret, performs its tasks.
+        words += ["--isolation", "process", "--superexec-auth-secret-file", str(self._secret_file)]
+        if key_folder is None:
             words += ["--insecure"]
         else:
             files = {"--root-certificates": "ca.crt", "--auth-supernode-private-key": f"agent-{agent}"}
             for flag, file in files.items():
-                require((keys / file).exists(), f"no {file} in {keys}: get it from whoever made the keys (fedpg cert), or give --insecure")
-                words += [flag, str(keys / file)]
-        self._words, self._folder, self._answer, self._tell, self._secret = words, folder, answer, tell, secret
-        self._encrypted = keys is not None
+                require((key_folder / file).exists(), f"no {file} in {key_folder}: fedpg cert makes it, or give --insecure")
+                words += [flag, str(key_folder / file)]
+        self._words, self._folder, self._answer, self._tell, self._encrypted = words, folder, answer, tell, key_folder is not None
         self._start()
 
     def _start(self) -> None:
         port, secret = processes.free_port(), secrets.token_bytes(32)
-        with open(os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with open(os.open(self._secret_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(secret)
         words, authority = [*self._words, "--port", str(port)], None
         if self._encrypted:
-            # Also from the SuperNode to this process: messages are nobody else's business on this machine either.
+            # TLS also between the SuperNode and this process: other users of the machine must not read messages.
             own = self._folder / "loopback"
             shutil.rmtree(own, ignore_errors=True)
-            certificates.make(own, certificates.Request((), 1))
+            keys.make_keys(own, (), 1)
             authority = (own / "ca.crt").read_bytes()
             for flag, file in (("certfile", "server.pem"), ("keyfile", "server.key"), ("ca-certfile", "ca.crt")):
                 words += [f"--ssl-{flag}", str(own / file)]
         self._child = Child(words, self._folder / "supernode.log", self._folder / "flower")
-        self._executor = Executor(f"127.0.0.1:{port}", secret, self._answer, self._tell, authority)
+        self._runner = TaskRunner(f"127.0.0.1:{port}", secret, self._answer, self._tell, authority)
 
     def wait(self) -> None:
-        """Keeps it running; raises a `UserError` if the server does not let it in."""
+        """Keeps it running; raises a `UserError` if the server refuses it."""
         pause, refused_since = FIRST_PAUSE, None
         while True:
             began = time.monotonic()
             while self._child.code() is None:
                 time.sleep(0.5)
-            refused_since = (refused_since or began) if any(word in self._child.printed() for word in REFUSALS) else None
-            if refused_since and time.monotonic() - refused_since > TAKEN_TO_BE_THERE:
-                raise UserError(f"the server does not let this agent in: is its key among the server's? See {self._child.log}")
+            refused_since = (refused_since or began) if any(code in self._child.printed() for code in REFUSALS) else None
+            if refused_since and time.monotonic() - refused_since > REFUSED_SECONDS:
+                raise UserError(f"the server refuses this agent: is its key among the server's? See {self._child.log}")
             pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
-            self._tell(f"the SuperNode ended with code {self._child.code()}: it is started again in {pause:g} s (see {self._child.log})")
+            self._tell(f"the SuperNode ended with code {self._child.code()}: restarting it in {pause:g} s (see {self._child.log})")
             time.sleep(pause)
             self.stop()
             self._start()
 
     def stop(self) -> None:
-        """Ends it and whatever it started."""
-        self._executor.stop()
+        """Ends it and everything that it has started."""
+        self._runner.stop()
         self._child.stop()
