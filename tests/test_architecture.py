@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpg"
 # From the ground up: a module may import from its own layer and from those above it in this list.
 LAYERS = [
-    "errors", "machine", "trees", "sampling", "moments", "envs", "policies", "gradients", "problem", "quadratic", "exact_problem",
-    "keys", "events", "named_arrays", "algorithms", "communication", "memory", "rounds", "sequence", "rows", "simulate", "simulate_plain",
+    "errors", "machine", "trees", "sampling", "moments", "envs", "policies", "gradients", "problem", "quadratic",
+    "keys", "events", "named_arrays", "algorithms", "communication", "memory", "rounds", "simulate", "simulate_plain",
     "theory", "runs", "flower", "report", "paper", "cli", "__main__",
 ]  # fmt: skip
 HEAVY = {

@@ -11,10 +11,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from fedpg.rows import all_rows
 
 from fedpg import trees
 from fedpg.errors import UserError
-from fedpg.rows import all_rows
 from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, bowl, make

@@ -1,36 +1,8 @@
-"""One policy for many environments that differ as much as they like, learned without moving a trajectory."""
+"""One policy for many environments that may differ in everything but their shapes, learned without moving a trajectory.
 
-import importlib
-from typing import Any
+The public names are listed in `__init__.pyi` and imported when they are first used: `import fedpg` does not wait for JAX.
+"""
 
-_PUBLIC = {
-    "Algorithm": "fedpg.algorithms",
-    "Config": "fedpg.runs.config",
-    "Debug": "fedpg.simulate_plain",
-    "Environment": "fedpg.envs",
-    "Federation": "fedpg.envs",
-    "Policy": "fedpg.policies",
-    "Problem": "fedpg.problem",
-    "Run": "fedpg.runs.training",
-    "Simulator": "fedpg.simulate",
-    "UserError": "fedpg.errors",
-    "agent_key": "fedpg.keys",
-    "fedhapg_m": "fedpg.algorithms",
-    "fedsvrpg_m": "fedpg.algorithms",
-    "heavy_ball": "fedpg.algorithms",
-    "local_only": "fedpg.algorithms",
-    "pavg": "fedpg.algorithms",
-    "policy_gradient": "fedpg.problem",
-    "pooled": "fedpg.algorithms",
-    "quadratic": "fedpg.quadratic",
-    "train": "fedpg.runs.training",
-}
+import lazy_loader
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first used, so that `fedpg --help` does not wait for JAX."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'fedpg' has no attribute {name!r}")
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

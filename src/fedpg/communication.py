@@ -11,12 +11,12 @@ import numpy as np
 
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.participation import EVERYONE, Participation
-from fedpg.algorithms.selection import selector
+from fedpg.algorithms.selection import EVERYONE, Participation, selector
+from fedpg.envs.base import space_size
 from fedpg.problem import Problem
 
 
-class Traffic(NamedTuple):
+class Communication(NamedTuple):
     """Numbers sent by the whole federation.
 
     Attributes:
@@ -50,14 +50,20 @@ def measure(
     agents: Any,
     participation: Participation = EVERYONE,
     shapes_of: Callable[..., Any] = jax.eval_shape,
-) -> Traffic:
-    """The traffic of `algorithm` among `agents` (leading axis N); `shapes_of` calls one local update, or only traces it.
+) -> Communication:
+    """The communication of `algorithm` among `agents`.
 
     Candidates that are asked for a report get the params; those of them that take part then get the rest of `shared`.
+
+    Args:
+        problem, algorithm: what is learned, and how.
+        agents: leading axis N.
+        participation: how many take part in a round.
+        shapes_of: traces one local update (the default), or calls it.
     """
     select = selector(participation, problem, algorithm, agents, shapes_of)
     if algorithm.pooled:
-        return Traffic(0, 0, 0, 0, problem.step_floats)
+        return Communication(0, 0, 0, 0, _step_size(problem))
 
     def one_of_each(key: jax.Array, agents: Any) -> dict[str, Any]:
         agent = trees.take(agents, 0)
@@ -71,15 +77,15 @@ def measure(
             held = {id(leaf) for leaf in jax.tree.leaves(server.shared)}
             server, _ = exchange.aggregate(server, jax.tree.map(lambda x: x[None], message), jnp.ones(1))
             up.append(message)
-            # Whatever the server did not touch since the round began is with the agents already.
+            # What the server did not change since the round began is with the agents already.
             down.append([leaf for leaf in jax.tree.leaves(server.shared) if id(leaf) not in held])
         up.append(algorithm.local_update(key, server.shared, agent_state, agent)[0])
         return {"shared": shared, "params": params, "first": first, "report": report, "up": up, "down": down}
 
     size = {name: trees.size(tree) for name, tree in shapes_of(one_of_each, jax.random.key(0), agents).items()}
-    count = jax.tree.leaves(agents)[0].shape[0]
-    chosen, asked = (count, 0) if select is None else (select.taking_part, select.reporting)
-    return Traffic(
+    count = trees.leading_axis(agents)
+    chosen, asked = (count, 0) if select is None else (select.participants, select.reporting)
+    return Communication(
         start_up=count * size["first"],
         start_down=count * len(algorithm.warmup) * size["shared"],
         round_up=chosen * size["up"] + asked * size["report"],
@@ -88,3 +94,10 @@ def measure(
         start_messages=len(algorithm.warmup),
         round_messages=len(algorithm.prelude) + 1,
     )
+
+
+def _step_size(problem: Problem) -> int:
+    """Numbers in one recorded environment step (observation, action, reward); 0 where there is no environment."""
+    if problem.environment is None:
+        return 0
+    return space_size(problem.environment.observation_space) + space_size(problem.environment.action_space) + 1

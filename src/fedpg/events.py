@@ -8,11 +8,14 @@ from fedpg.envs.host import Host
 
 
 class EventLog:
-    """Takes a host's events, which know only their environment's index, and says which seed, agent and round they belong to.
+    """Collects the events of a host, which knows only an environment's index, and adds seed, agent and round.
 
     Args:
-        host: the environments in Python; None if there are none, and then nothing ever happens.
+        host: the environments that run in Python; None if there are none, and then nothing ever happens.
         agents: N.
+
+    Attributes:
+        live: whether there can be events.
     """
 
     def __init__(self, host: Host | None, agents: int) -> None:
@@ -21,8 +24,8 @@ class EventLog:
         self.live = host is not None
 
     def collect(self, round: int, during: str) -> None:
-        """Empties the host's list; what is on it happened in `round`, `during` training, evaluation or the warm-up."""
-        if not self.live:
+        """Moves the host's events here; they happened in `round`, `during` training, evaluation or the warm-up."""
+        if self._host is None:
             return
         found, self._host.events[:] = list(self._host.events), []
         for index, what in found:

@@ -22,25 +22,33 @@ class Purpose(enum.IntEnum):
     REPORT = 8
 
 
-def agent_key(root: Any, seed: Any, round: Any, agent: Any, purpose: Purpose = Purpose.TRAIN) -> jax.Array:
-    """The key of one agent in one round of one seed. It does not depend on how many agents, rounds or seeds there are."""
-    key = jax.random.key(root)
+def agent_key(root: jax.Array, seed: Any, round: Any, agent: Any, purpose: Purpose = Purpose.TRAIN) -> jax.Array:
+    """The key of one agent in one round of one seed.
+
+    It does not depend on how many agents, rounds or seeds there are.
+
+    Args:
+        root: the key of the whole run.
+        seed, round, agent: numbers from 0.
+        purpose: what the key is for.
+    """
+    key = root
     for number in (int(purpose), seed, round, agent):
         key = jax.random.fold_in(key, number)
     return key
 
 
 class Moment(NamedTuple):
-    """Which round of which seed: what its keys are made from."""
+    """One round of one seed: what the keys of that round are made from."""
 
-    root: Any
+    root: jax.Array
     seed: Any
     round: Any
 
-    def key(self, purpose: Purpose) -> jax.Array:
+    def server_key(self, purpose: Purpose) -> jax.Array:
         """The server's key."""
         return agent_key(*self, 0, purpose)
 
-    def keys(self, ids: jax.Array, purpose: Purpose) -> jax.Array:
-        """The keys of the agents `ids`, (M,)."""
+    def agent_keys(self, ids: jax.Array, purpose: Purpose) -> jax.Array:
+        """The keys of the agents `ids`, (m,)."""
         return jax.vmap(lambda i: agent_key(*self, i, purpose))(ids)

@@ -12,9 +12,9 @@ from fedpg.problem import Problem
 CPU_BUDGET = 2**23
 """Bytes that one chunk of rows may work on per CPU core, about its cache: larger chunks measured up to half as fast."""
 HOST_BUDGET = 2**32
-"""Bytes that one chunk of rows may work on when environments are stepped in Python: as many lanes as possible at once."""
+"""Bytes that one chunk of rows may work on when environments run in Python: as many lanes as possible at once."""
 WORKING_COPIES = 16
-"""How many times a sample's own size its rollout and gradients take, roughly."""
+"""About how many times a sample's own size its rollout and gradients take."""
 
 
 def memory_budget(device: jax.Device) -> int:
@@ -24,7 +24,7 @@ def memory_budget(device: jax.Device) -> int:
 
 
 def chunk_size(rows: int, most: int, devices: int) -> int:
-    """Rows per call: a multiple of the devices, at most `most`, such that copies in the last chunk and calls cost least.
+    """Rows per call: a multiple of the devices, at most `most`, that minimises padding in the last chunk plus calls.
 
     >>> [chunk_size(rows, 8, 2) for rows in (1, 3, 10, 12, 1000)]
     [2, 4, 2, 6, 8]
@@ -34,7 +34,7 @@ def chunk_size(rows: int, most: int, devices: int) -> int:
 
 
 def row_bytes(problem: Problem, agents: Any) -> int:
-    """About how much memory one row takes while it runs; `agents` are those of all seeds."""
+    """About how much memory one row takes while it runs; `agents` has axes (seeds, N, ...)."""
 
     def one_sample(key: jax.Array, agents: Any) -> Any:
         agent = trees.take(trees.take(agents, 0), 0)

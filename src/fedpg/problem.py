@@ -1,7 +1,7 @@
-"""What an algorithm sees of reinforcement learning: samples, gradients, nothing else.
+"""What an algorithm sees of reinforcement learning: samples, gradients and evaluations, nothing else.
 
-An algorithm is written against `Problem`. It never looks inside a sample, so a problem may keep trajectories, visit counts
-or, like `fedpg.quadratic`, no reinforcement learning at all.
+An algorithm is written against `Problem` and never looks inside a sample. So a problem may keep trajectories, visit counts or,
+like `fedpg.quadratic`, involve no reinforcement learning at all.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.algorithms.wrappers import suspects
-from fedpg.envs.base import Environment, space_size
+from fedpg.envs.base import Environment
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
-from fedpg.gradients import batch, exact, hvp, importance, visits
+from fedpg.gradients import batch, exact, hvp, visits
+from fedpg.gradients import dishonest as suspects
 from fedpg.gradients.estimator import Choices, Usage, total_usage
 from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
-from fedpg.gradients.importance import Weights
-from fedpg.gradients.published import Published, published
-from fedpg.gradients.surrogate import Divergence, Surrogate, moving
+from fedpg.gradients.importance import KINDS, Weights
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
-__all__ = ["Evaluation", "Problem", "Usage", "policy_gradient", "total_usage"]
+__all__ = ["Evaluation", "Problem", "Usage", "exact_policy_gradient", "policy_gradient", "total_usage"]
 
 
 class Evaluation(NamedTuple):
@@ -45,41 +43,37 @@ class Evaluation(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Pure functions for one agent.
+    """A learning problem as pure functions for one agent.
 
     Attributes:
         init_params: key -> params.
         init_memory: () -> memory, what sampling learns and keeps with the agent (its baseline).
         sample: (key, params, agent, memory) -> sample, memory. One batch at params.
-        gradient: (sample, params) -> g at params; unbiased for grad J_i if sampled there.
-        weighted_gradient: (sample, params, behaviour) -> F(params; sample, behaviour), Weights.
-        hessian_vector: (sample, params, vector) -> Lambda; the sample was drawn at params.
+        gradient: (sample, params) -> g at params; unbiased for grad J_i if the sample was drawn there.
         usage: sample -> Usage.
         evaluate: (key, params, agent) -> Evaluation.
-        project: params -> allowed params.
-        step_floats: numbers in one recorded environment step: what would travel if trajectories did.
-
-    Not every problem has the rest; it is None then:
-        exact: tables of a finite MDP, see `fedpg.gradients.exact`.
-        surrogate, divergence: (sample, params, other) -> what the sample says about params near those it was drawn with, and how
-            far pi_params is from pi_other, see `fedpg.gradients.surrogate`.
-        published: softmax_bug -> the estimates of the paper's published code, see `fedpg.gradients.published`.
+        project: params -> the nearest allowed params.
+        weighted_gradient: (sample, params, behaviour) -> F(params; sample, behaviour), Weights. None if there are no weights.
+        hessian_vector: (sample, params, vector) -> Lambda; the sample was drawn at params. None if there is no Hessian.
+        exact: tables of a finite MDP, see `fedpg.gradients.exact`. None elsewhere.
+        trajectories: () -> the same problem with whole trajectories (a `Batch`) for samples. None if nothing is sampled.
+        environment, policy, discount: what the problem was made from. None if it is not about policies.
     """
 
     init_params: Callable[[jax.Array], Params]
     init_memory: Callable[[], Any]
     sample: Callable[[jax.Array, Params, Any, Any], tuple[Any, Any]]
     gradient: Callable[[Any, Params], Params]
-    weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]]
-    hessian_vector: Callable[[Any, Params, Params], Params]
     usage: Callable[[Any], Usage]
     evaluate: Callable[[jax.Array, Params, Any], Evaluation]
     project: Callable[[Params], Params]
-    step_floats: int
+    weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]] | None = None
+    hessian_vector: Callable[[Any, Params, Params], Params] | None = None
     exact: Exact | None = None
-    surrogate: Callable[[Any, Params, Params], Surrogate] | None = None
-    divergence: Callable[[Any, Params, Params], Divergence] | None = None
-    published: Callable[[bool], Published] | None = None
+    trajectories: Callable[[], Problem] | None = None
+    environment: Environment | HostEnvironment | None = None
+    policy: Policy | None = None
+    discount: float | None = None
 
 
 def policy_gradient(
@@ -91,53 +85,50 @@ def policy_gradient(
     batch_size: int = 1,
     baseline: str = "none",
     normalise_advantages: bool = False,
-    weights: str = "trajectory",
+    importance: str = "trajectory",
     weight_cap: float = 2.0,
     eval_episodes: int = 32,
     watch_observations: bool = False,
-    attackable: bool = False,
+    dishonest: bool = False,
+    count_visits: bool = True,
 ) -> Problem:
     """The reinforcement-learning problem of the paper, with its practical options.
 
     A sample is a batch of trajectories, or of visit counts where those suffice: the same estimates, several times faster.
 
     Args:
-        environment: what the agents live in.
+        environment: what the agents act in.
         policy: what they learn.
         horizon: H, the most steps of a trajectory.
         discount: gamma, counted from time 0.
         batch_size: trajectories per local step (the paper: 1).
         baseline: b(s_t, t): none (the paper), time, linear, value.
         normalise_advantages: standardise advantages over each batch (biased).
-        weights: importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised.
+        importance: kind of importance weight: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised.
         weight_cap: where truncated weights are cut.
         eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
-        watch_observations: report the moments of what was seen with the usage of a sample.
-        attackable: agents are each a `Suspect`, which may lie about its trajectories; evaluations are of the true environments.
+        watch_observations: report the moments of the observations with the usage of a sample.
+        dishonest: agents may misreport their trajectories, see `fedpg.attack`; evaluations use their true environments.
+        count_visits: keep visit counts instead of trajectories where they suffice.
     """
     require(horizon >= 1 and batch_size >= 1, "horizon and batch must be at least 1")
     require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
     require(weight_cap > 1.0, f"weight-cap must be above 1, not {weight_cap}: every weight is 1 on its own policy")
-    choose("weights", weights, importance.KINDS)
-    require(weights != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: that of one is always 1")
-    choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, weights, weight_cap, watch_observations)
-    kept = visits if visits.applies(environment, policy, choices) and not attackable else batch
-    more = (suspects.trajectories,) if attackable else ()
-    estimator = kept.estimator(environment, policy, choices, *more)
+    choose("weights", importance, KINDS)
+    require(importance != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: with 1 they are all 1")
+    choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, importance, weight_cap, watch_observations)
+    counted = count_visits and not dishonest and visits.applies(environment, policy, choices)
+    if counted:
+        estimator = visits.estimator(environment, policy, choices)
+    else:
+        estimator = batch.estimator(environment, policy, choices, *((suspects.trajectories,) if dishonest else ()))
 
-    def weighted_gradient(drawn: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
-        f, statistics = estimator.weighted_gradient(drawn, params, behaviour)
+    def weighted_gradient(sample: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
+        f, statistics = estimator.weighted_gradient(sample, params, behaviour)
         return policy.free(f), statistics
 
-    def hessian_vector(drawn: Any, params: Params, vector: Params) -> Params:
-        return hvp.hessian_vector(lambda at, behaviour: weighted_gradient(drawn, at, behaviour)[0], params, vector)
-
-    def evaluate_exactly(key: jax.Array, params: Params, mdp: MDP) -> Evaluation:
-        return Evaluation(
-            exact.objective(policy, params, mdp, 1.0, horizon),
-            exact.objective(policy, params, mdp, discount, horizon),
-            exact.gradient(policy, params, mdp, discount, horizon),
-        )
+    def hessian_vector(sample: Any, params: Params, vector: Params) -> Params:
+        return hvp.hessian_vector(lambda at, behaviour: weighted_gradient(sample, at, behaviour)[0], params, vector)
 
     def evaluate_episodes(key: jax.Array, params: Params, agent: Any) -> Evaluation:
         keys = jax.random.split(key, eval_episodes)
@@ -146,22 +137,80 @@ def policy_gradient(
         return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
 
     def evaluate(key: jax.Array, params: Params, agent: Any) -> Evaluation:
-        agent = agent.constants if attackable else agent
-        return (evaluate_exactly if isinstance(agent, MDP) else evaluate_episodes)(key, params, agent)
+        agent = agent.constants if dishonest else agent
+        if isinstance(agent, MDP):
+            return _evaluate_exactly(policy, params, agent, discount, horizon)
+        return evaluate_episodes(key, params, agent)
 
-    return Problem(
+    problem = Problem(
         init_params=policy.init,
         init_memory=estimator.init_memory,
         sample=estimator.sample,
-        gradient=lambda drawn, params: policy.free(estimator.gradient(drawn, params)),
-        weighted_gradient=weighted_gradient,
-        hessian_vector=hessian_vector,
+        gradient=lambda sample, params: policy.free(estimator.gradient(sample, params)),
         usage=estimator.usage,
         evaluate=evaluate,
         project=policy.project,
-        step_floats=space_size(environment.observation_space) + space_size(environment.action_space) + 1,
-        exact=exact.exact(policy, discount, horizon) if is_tabular(environment) and not attackable else None,
-        surrogate=lambda drawn, params, behaviour: estimator.surrogate(drawn, moving(policy, params), behaviour),
-        published=(lambda bug: published(policy, discount, bug)) if kept is batch else None,
-        divergence=estimator.divergence and (lambda drawn, params, other: estimator.divergence(drawn, moving(policy, params), other)),
+        weighted_gradient=weighted_gradient,
+        hessian_vector=hessian_vector,
+        exact=exact.exact(policy, discount, horizon) if is_tabular(environment) and not dishonest else None,
+        environment=environment,
+        policy=policy,
+        discount=discount,
+    )
+
+    def with_trajectories() -> Problem:
+        if not counted:
+            return problem
+        return policy_gradient(
+            environment,
+            policy,
+            **vars(choices),
+            eval_episodes=eval_episodes,
+            count_visits=False,
+        )
+
+    return problem._replace(trajectories=with_trajectories)
+
+
+def _evaluate_exactly(policy: Policy, params: Params, mdp: MDP, discount: float, horizon: int | None) -> Evaluation:
+    """The evaluation of a finite MDP without sampling; without a horizon the undiscounted sum may not exist and J takes its place."""
+    objective = exact.objective(policy, params, mdp, discount, horizon)
+    total_return = objective if horizon is None else exact.objective(policy, params, mdp, 1.0, horizon)
+    return Evaluation(total_return, objective, exact.gradient(policy, params, mdp, discount, horizon))
+
+
+def exact_policy_gradient(environment: Environment, policy: Policy, *, discount: float, horizon: int | None = None) -> Problem:
+    """The problem for `MDP` agents with exact gradients: where an algorithm comes to rest without noise.
+
+    A sample is the MDP itself. Its gradient at any params is grad J_i there, so every importance weight is 1 and Lambda is the
+    Hessian times v.
+
+    Args:
+        environment: a finite MDP, see `fedpg.envs.tabular`.
+        policy: what is learned.
+        discount: gamma.
+        horizon: H; None is the infinite sum.
+    """
+
+    def gradient(mdp: MDP, params: Params) -> Params:
+        return policy.free(exact.gradient(policy, params, mdp, discount, horizon))
+
+    def hessian_vector(mdp: MDP, params: Params, vector: Params) -> Params:
+        return jax.jvp(lambda at: gradient(mdp, at), (params,), (vector,))[1]
+
+    one, none = jnp.ones(()), jnp.zeros((), int)
+    return Problem(
+        init_params=policy.init,
+        init_memory=lambda: (),
+        sample=lambda key, params, mdp, memory: (mdp, memory),
+        gradient=gradient,
+        usage=lambda mdp: Usage(none, none, jnp.zeros(())),
+        evaluate=lambda key, params, mdp: _evaluate_exactly(policy, params, mdp, discount, horizon),
+        project=policy.project,
+        weighted_gradient=lambda mdp, params, behaviour: (gradient(mdp, params), Weights(one, one, one, one)),
+        hessian_vector=hessian_vector,
+        exact=exact.exact(policy, discount, horizon),
+        environment=environment,
+        policy=policy,
+        discount=discount,
     )

@@ -21,7 +21,7 @@ from fedpg.problem import Evaluation, Problem, Usage
 
 
 class Bowl(NamedTuple):
-    """One agent: where its optimum is and how steep its sides are.
+    """One agent: its optimum and its curvature.
 
     Attributes:
         curvature: A_i, (d, d), positive definite.
@@ -33,7 +33,7 @@ class Bowl(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A sample: the agent it came from, with the curvature that the draw sees, and its noise, (d,)."""
+    """A sample: its agent, with the curvature of this draw, and its noise, (d,)."""
 
     bowl: Bowl
     noise: jax.Array
@@ -70,10 +70,9 @@ def quadratic(dimension: int = 4, noise: float = 0.0, curvature_noise: float = 0
         init_memory=lambda: (),
         sample=sample,
         gradient=gradient,
-        weighted_gradient=lambda draw, params, behaviour: (gradient(draw, params), Weights(one, one, one, one)),
-        hessian_vector=lambda draw, params, vector: -draw.bowl.curvature @ vector,
         usage=lambda draw: Usage(jnp.ones((), int), jnp.ones((), int), jnp.zeros(())),
         evaluate=evaluate,
         project=lambda params: params,
-        step_floats=dimension,
+        weighted_gradient=lambda draw, params, behaviour: (gradient(draw, params), Weights(one, one, one, one)),
+        hessian_vector=lambda draw, params, vector: -draw.bowl.curvature @ vector,
     )

@@ -1,193 +1,355 @@
-"""The simulator: rows x rounds x agents in one jitted program, cut into chunks that fit in memory and spread over all devices.
-A row is one seed, or one seed in one setting of the hyper-parameters.
+"""The simulator: many federations in one compiled program.
 
-jit( shard_map over devices of vmap over rows of loop over rounds of vmap over agents )
+    jit( shard_map over devices of vmap over rows of loop over rounds of vmap over agents )
+
+A row is one seed, or one seed in one setting of the hyper-parameters. Rows are cut into chunks that fit in memory.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from fedpg import communication as traffic
-from fedpg import memory as chunks
-from fedpg import trees
-from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.participation import EVERYONE, Participation
-from fedpg.envs.host import Host
+from fedpg import memory, rounds, trees
+from fedpg.algorithms.base import Algorithm, LocalInfo, LocalUpdate, RoundInfo
+from fedpg.algorithms.selection import EVERYONE, Participation, Selector, selector
+from fedpg.communication import Communication, measure
+from fedpg.envs.base import Federation
+from fedpg.envs.host import HostEnvironment
+from fedpg.errors import require
 from fedpg.events import EventLog
-from fedpg.keys import Purpose, agent_key
+from fedpg.keys import Moment, Purpose, agent_key
 from fedpg.problem import Problem
-from fedpg.rounds import Scores, SeedState, no_info
-from fedpg.rows import all_rows, stages
+from fedpg.rounds import Participants, Scores, SeedState, Stage, run_round
+from fedpg.trees import Params
 
-AgentsOf = Callable[[jax.Array], Any]
-"""key -> the params of all N agents of one seed, leading axis N."""
+Agents = Any
+"""A `Federation`, arrays with a leading axis N, or a function (key, seed) -> arrays with a leading axis N."""
 
 COMPILER_OPTIONS = {
     # The higher levels double the time to the first result and make these programs no faster.
     "cpu": {"xla_backend_optimization_level": 1},
-    # Sums in a fixed order, and the same algorithms at every compilation: without them a resumed run would part from itself.
+    # Sums in a fixed order, and the same algorithms at every compilation: without them a resumed run would differ from itself.
     "gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0},
 }
+PRECISION = "highest"
+"""Of matrix products. GPUs round them to TF32 by default, and results must not depend on that."""
 
 
-def make_agents(agents_of: AgentsOf, prepare: Callable[[Any], Any] | None, root: int, seeds: int, device: jax.Device) -> tuple[Any, Any]:
-    """The constants of all agents as drawn, and what `prepare` made of them: NumPy arrays with axes (seeds, N, ...)."""
+class State(NamedTuple):
+    """A simulation between two rounds.
+
+    Attributes:
+        key: the root of all random numbers.
+        round: rounds done, ().
+        rows: the state of every row, leading axis rows.
+        agents: the agents' environments, axes (seeds, N, ...).
+    """
+
+    key: jax.Array
+    round: jax.Array
+    rows: SeedState
+    agents: Any
+
+
+class Info(NamedTuple):
+    """What the rounds of one call did, leading axis rows.
+
+    Attributes:
+        local: costs and importance weights, added up.
+        refused: refused messages of each agent, (rows, N).
+        latest: the last round's RoundInfo.
+    """
+
+    local: LocalInfo
+    refused: jax.Array
+    latest: RoundInfo
+
+
+class Row(NamedTuple):
+    """One seed in one setting.
+
+    Attributes:
+        seed: the seed's number, (); it alone decides keys and agents.
+        setting: what the row's algorithm is made from, a pytree; None if all rows have the same algorithm.
+    """
+
+    seed: Any
+    setting: Any = None
+
+
+def all_rows(seeds: int, settings: Any = None) -> Row:
+    """Every seed in every setting, setting-major (row = p * seeds + seed), as NumPy arrays with a leading axis.
+
+    >>> rows = all_rows(2, {"beta": np.array([0.1, 0.5, 0.9])})
+    >>> rows.seed.tolist(), rows.setting["beta"].tolist()
+    ([0, 1, 0, 1, 0, 1], [0.1, 0.1, 0.5, 0.5, 0.9, 0.9])
+    """
+    if settings is None:
+        return Row(np.arange(seeds))
+    lengths = {np.shape(x)[:1] for x in jax.tree.leaves(settings)}
+    require(len(lengths) == 1 and min(lengths) > (0,), "settings must be arrays with one leading axis, the same for all")
+    ((count,),) = lengths
+    return Row(np.tile(np.arange(seeds), count), jax.tree.map(lambda x: np.repeat(np.asarray(x), seeds, axis=0), settings))
+
+
+def agents_of_seeds(agents: Agents, key: jax.Array, seeds: int) -> Any:
+    """The agents of every seed as drawn, before they are prepared: NumPy arrays with axes (seeds, N, ...)."""
+    drawn = agents.agents if isinstance(agents, Federation) else agents
+    if not callable(drawn):
+        return jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *np.shape(x))), drawn)
 
     def of_seed(seed: jax.Array) -> Any:
-        return agents_of(agent_key(root, seed, 0, 0, Purpose.AGENTS))
+        return drawn(agent_key(key, seed, 0, 0, Purpose.AGENTS), seed)
 
-    drawn = jax.jit(jax.vmap(of_seed), compiler_options=COMPILER_OPTIONS.get(device.platform))
-    constants = jax.tree.map(np.asarray, drawn(jax.device_put(np.arange(seeds), device)))
-    return constants, jax.tree.map(np.asarray, prepare(constants)) if prepare else constants
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(of_seed))(np.arange(seeds)))
+
+
+def prepared(agents: Agents, constants: Any) -> Any:
+    """What the environment takes for its agents, made from the agents as drawn."""
+    prepare = agents.prepare if isinstance(agents, Federation) else None
+    return jax.tree.map(np.asarray, prepare(constants)) if prepare else constants
+
+
+class AllAtOnce:
+    """Executes the parts of a round for all agents together. See `fedpg.rounds.Executor`."""
+
+    def ask(self, stage: Stage, moment: Moment, update: LocalUpdate, shared: Any, who: Participants, states: Any, members: Any) -> Any:
+        keys = stage.keys(moment, who.numbers())
+        return jax.vmap(update, (0, None, 0, 0))(keys, shared, states, members), jnp.ones(len(keys), bool)
+
+    def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
+        return jax.vmap(select.report, (0, None, 0))(moment.agent_keys(ids, Purpose.REPORT), params, members)
+
+    def compute(self, what: str, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        return function(*args, **static)
+
+
+def row_programs(problem: Problem, algorithm_of: Callable[[Any], Algorithm], participation: Participation) -> dict[str, Callable]:
+    """What a simulation is made of, for one row and its agents (leading axis N): start, run, evaluate, params."""
+
+    def start(root: jax.Array, row: Row, agents: Any) -> SeedState:
+        algorithm = algorithm_of(row.setting)
+        count = trees.leading_axis(rounds.participants(algorithm, agents))
+        state = rounds.initial_state(problem, algorithm, root, row.seed, count)
+        for number in range(len(algorithm.warmup)):
+            state = rounds.warm_up(algorithm, number, AllAtOnce(), agents, root, row.seed, state)
+        return state
+
+    def run_rounds(root: jax.Array, row: Row, agents: Any, state: SeedState, first: jax.Array, end: jax.Array) -> SeedState:
+        algorithm = algorithm_of(row.setting)
+        select = selector(participation, problem, algorithm, agents)
+        one_round = functools.partial(run_round, algorithm, select, AllAtOnce(), agents, root, row.seed)
+        return jax.lax.fori_loop(first, end, one_round, state)
+
+    def evaluate(root: jax.Array, row: Row, agents: Any, state: SeedState, round: jax.Array) -> Scores:
+        return rounds.evaluate(problem, algorithm_of(row.setting), Moment(root, row.seed, round), state, agents)
+
+    def params(root: jax.Array, row: Row, agents: Any, state: SeedState) -> Params:
+        return rounds.deployed_params(algorithm_of(row.setting), state)
+
+    return {"start": start, "run": run_rounds, "evaluate": evaluate, "params": params}
 
 
 class Simulator:
-    """Runs one algorithm on many seeds at once, in one or in many settings of its hyper-parameters.
+    """Runs one algorithm on many seeds at once, in one or in many settings of its hyper-parameters. Made by `simulator`.
 
-    A seed's result depends on (root, seed, configuration) only, not on how many seeds run beside it. With P settings every
-    seed runs in each of them, with the same keys and the same agents (common random numbers) as in a run of that setting
-    alone. All results then have a leading axis of rows = P * seeds, setting-major: row = p * seeds + seed.
-
-    >>> from fedpg.algorithms import pavg
-    >>> from fedpg.quadratic import bowls, quadratic
-    >>> problem, local_lrs = quadratic(4), np.array([0.01, 0.1, 1.0])
-    >>> algorithm_of = lambda local_lr: pavg(problem, local_lr=local_lr)
-    >>> Simulator(problem, algorithm_of, lambda key: bowls(key, 5, 0.5), seeds=4, settings=local_lrs).rows
-    12
-
-    Args:
-        problem: what is learned and how it is evaluated.
-        algorithm: how; with `settings`, the function setting -> Algorithm.
-        agents_of: makes the agents of one seed from a key.
-        prepare: what is done to all agents on the host, once; see `World`.
-        host: steps the environments in Python, if they cannot be traced. The program then runs on one CPU device, where
-            calling out of it is cheapest.
-        root: the run's `--seed`.
-        seeds: how many seeds, numbered from 0.
-        chunk: the most rows in one call; by default what fits in memory.
-        settings: hyper-parameters to compare, a pytree of arrays with one leading axis P. `algorithm` gets that pytree without
-            the axis, of traced values: step-sizes and beta may differ between settings, but not what shapes the program
-            (local steps, warm-up), and a value that means nothing is not refused.
-        participation: how many agents take part in a round, and which; everyone by default.
+    All methods are pure: the same state gives the same result.
 
     Attributes:
         seeds: how many seeds.
         rows: how many results: seeds, times P if there are settings.
-        chunk: rows in one call.
-        constants: the agents as drawn, axes (seeds, N, ...).
-        traffic: what one row sends.
-        log: what went wrong in the environments of a host, by seed and agent.
+        chunk: rows in one call of the compiled program; known after the first call.
+        events: what went wrong in environments that run in Python.
+        save_every: seconds after which a training loop should save.
     """
 
-    save_every, withheld = 60.0, False
+    save_every = 60.0
 
     def __init__(
         self,
         problem: Problem,
-        algorithm: Algorithm | Callable[[Any], Algorithm],
-        agents_of: AgentsOf,
-        *,
-        prepare: Callable[[Any], Any] | None = None,
-        host: Host | None = None,
-        root: int = 0,
-        seeds: int = 1,
-        chunk: int | None = None,
-        settings: Any = None,
-        participation: Participation = EVERYONE,
+        algorithm_of: Callable[[Any], Algorithm],
+        agents: Agents,
+        rows: Row,
+        seeds: int,
+        participation: Participation,
+        chunk: int | None,
     ) -> None:
-        algorithm_of = (lambda setting: algorithm) if settings is None else algorithm
-        rows = all_rows(seeds, settings)
-        self._host, self.seeds, self.rows = host, seeds, len(rows.seed)
-        devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), self.rows)]
-        self.constants, agents = make_agents(agents_of, prepare, root, seeds, devices[0])
-        budget = chunks.HOST_BUDGET if host else chunks.memory_budget(devices[0]) * len(devices)
-        self.chunk = chunks.chunk_size(self.rows, chunk or budget // chunks.row_bytes(problem, agents), len(devices))
-        numbers = np.arange(-(-self.rows // self.chunk) * self.chunk).reshape(-1, self.chunk)
-        self._numbers = np.minimum(numbers, self.rows - 1)  # the last chunk is filled up with copies
-        mesh, by_row, same = Mesh(np.array(devices), ("rows",)), PartitionSpec("rows"), PartitionSpec()
-        options = COMPILER_OPTIONS.get(devices[0].platform)
-
-        def program(function: Callable, in_specs: tuple) -> Callable:
-            if len(devices) > 1:
-                function = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=by_row, check_vma=False)
-            return jax.jit(function, compiler_options=options)
-
-        start, advance, evaluate = stages(problem, algorithm_of, root, participation)
-        self._programs = {
-            "start": program(jax.vmap(start), (by_row, by_row)),
-            "advance": program(jax.vmap(advance, (0, 0, 0, None, None)), (by_row, by_row, by_row, same, same)),
-            "evaluate": program(jax.vmap(evaluate, (0, 0, 0, None)), (by_row, by_row, by_row, same)),
-        }
+        self._problem, self._algorithm_of, self._agents, self._participation = problem, algorithm_of, agents, participation
+        self._row_arrays, self.seeds, self.rows, self.chunk, self._most = rows, seeds, len(rows.seed), 0, chunk
+        host = problem.environment.host if isinstance(problem.environment, HostEnvironment) else None
+        # Calling out of a program is cheapest on one CPU device.
+        self._devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), self.rows)]
+        drawn = agents.agents if isinstance(agents, Federation) else agents
+        one_seed = jax.eval_shape(drawn, jax.random.key(0), 0) if callable(drawn) else drawn
+        self._host, self.events = host, EventLog(host, trees.leading_axis(one_seed))
+        mesh, by_row = Mesh(np.array(self._devices), ("rows",)), PartitionSpec("rows")
         # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
-        self._placement = NamedSharding(mesh, by_row) if len(devices) > 1 else SingleDeviceSharding(devices[0])
-        parts = [trees.take(rows, numbers) for numbers in self._numbers]
-        # Chunks of the same seeds, in different settings, share their agents.
-        agents_of_seeds = functools.cache(lambda ids: jax.device_put(trees.take(agents, np.array(ids)), self._placement))
-        self._parts = [jax.device_put(part, self._placement) for part in parts]
-        self._agents = [agents_of_seeds(tuple(part.seed.tolist())) for part in parts]
-        first = algorithm_of(trees.take(self._parts[0].setting, 0))
-        self.traffic = traffic.measure(problem, first, trees.take(self._agents[0], 0), participation)
-        self._states: list[SeedState] = []
-        self.log = EventLog(host, jax.tree.leaves(agents)[0].shape[1])
+        self._placement = NamedSharding(mesh, by_row) if len(self._devices) > 1 else SingleDeviceSharding(self._devices[0])
+        self._programs = {}
+        for name, function in row_programs(problem, algorithm_of, participation).items():
+            numbers = {"run": 2, "evaluate": 1}.get(name, 0)
+            by_rows = 2 if name == "start" else 3
+            vectorised = jax.vmap(function, (None, *(0,) * by_rows, *(None,) * numbers))
+            if len(self._devices) > 1:
+                specs = (PartitionSpec(), *(by_row,) * by_rows, *(PartitionSpec(),) * numbers)
+                vectorised = jax.shard_map(vectorised, mesh=mesh, in_specs=specs, out_specs=by_row, check_vma=False)
+            self._programs[name] = jax.jit(vectorised, compiler_options=COMPILER_OPTIONS.get(self._devices[0].platform))
+        self._placed: tuple[Any, list[Any]] = (None, [])
+
+    def init(self, key: jax.Array) -> State:
+        """The state before round 0: agents drawn, params initialised, warm-up done."""
+        agents = prepared(self._agents, agents_of_seeds(self._agents, key, self.seeds))
+        state = State(key, jnp.zeros((), int), self._call("start", key, agents, None), agents)
+        self._finish(state.rows, 0, "warm-up")
+        return state
+
+    def blank(self, key: jax.Array) -> State:
+        """A state with the agents and shapes of `init(key)` and nothing run, for restoring a checkpoint."""
+        agents = prepared(self._agents, agents_of_seeds(self._agents, key, self.seeds))
+        part = self._chunks(agents)[0]
+        shapes = jax.eval_shape(self._programs["start"], key, part[0], part[1])
+        rows = jax.tree.map(lambda x: np.zeros((self.rows, *x.shape[1:]), x.dtype), shapes)
+        return State(key, jnp.zeros((), int), rows, agents)
+
+    def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
+        """Runs `rounds` more rounds on every row.
+
+        Args:
+            state: where to start; it stays valid.
+            rounds: how many.
+            accumulate: add to the counters of the call that made `state` instead of starting from zero.
+        """
+        rows = state.rows
+        if not accumulate:
+            rows = rows._replace(info=trees.zeros_like(rows.info), refused=jnp.zeros_like(rows.refused))
+        first, end = state.round, state.round + rounds
+        # With a host one round at a time, so that its events are known by their round.
+        steps = [(first + i, first + i + 1) for i in range(rounds)] if self._host else [(first, end)]
+        for begin, stop in steps:
+            rows = self._call("run", state.key, state.agents, rows, begin, stop)
+            self._finish(rows, begin, "training")
+        return State(state.key, end, rows, state.agents), Info(rows.info, rows.refused, rows.latest)
+
+    def evaluate(self, state: State) -> Scores:
+        """The scores of every row, leading axis rows."""
+        scores = self._call("evaluate", state.key, state.agents, state.rows, state.round)
+        self._finish(scores, state.round, "evaluation")
+        return scores
+
+    def params(self, state: State) -> Params:
+        """What agents would deploy: leading axis rows, or (rows, N) for personal algorithms."""
+        return self._call("params", state.key, state.agents, state.rows)
+
+    def constants(self, state: State) -> Any:
+        """The agents as drawn, before they were prepared for the environment, axes (seeds, N, ...)."""
+        return agents_of_seeds(self._agents, state.key, self.seeds)
+
+    def communication(self, state: State) -> Communication:
+        """How many numbers one row sends."""
+        algorithm = self._algorithm_of(trees.take(self._row_arrays.setting, 0))
+        return measure(self._problem, algorithm, trees.take(state.agents, 0), self._participation)
+
+    def lower(self, state: State) -> jax.stages.Lowered:
+        """The program of `run` on the first chunk of rows, lowered but not compiled: `sim.lower(state).as_text()` shows it."""
+        part, members = self._chunks(state.agents)[0]
+        with jax.default_matmul_precision(PRECISION):
+            return self._programs["run"].lower(state.key, part, members, _take(state.rows, self._ids[0]), state.round, state.round + 1)
 
     @property
     def compilations(self) -> dict[str, int]:
-        """How often each program was compiled; never more than once."""
+        """How often each program was compiled."""
         return {name: program._cache_size() for name, program in self._programs.items()}
 
-    def agents(self) -> Any:
-        """The agents' params, as NumPy arrays with axes (seeds, N, ...)."""
-        return self._gather(self._agents[: -(-self.seeds // self.chunk)], self.seeds)
+    def _call(self, name: str, key: jax.Array, agents: Any, rows: SeedState | None, *numbers: Any) -> Any:
+        """Calls a program on every chunk of rows and joins the results."""
+        chunks = self._chunks(agents)
+        results = []
+        with jax.default_matmul_precision(PRECISION):
+            for ids, (part, members) in zip(self._ids, chunks, strict=True):
+                states = () if rows is None else (rows if len(chunks) == 1 and len(ids) == self.rows else _take(rows, ids),)
+                results.append(self._programs[name](key, part, members, *jax.device_put(states, self._placement), *numbers))
+        return results[0] if len(results) == 1 and self.chunk == self.rows else _join(results, self.rows)
 
-    def template(self) -> SeedState:
-        """The shapes of `state()`, without running anything."""
-        one_chunk = jax.eval_shape(self._programs["start"], self._parts[0], self._agents[0])
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.rows, *x.shape[1:]), x.dtype), one_chunk)
+    def _chunks(self, agents: Any) -> list[tuple[Row, Any]]:
+        """The rows of every chunk and their agents, placed on the devices; remembered for the agents that were asked for last."""
+        first = jax.tree.leaves(agents)[0]
+        if self._placed[0] is first:
+            return self._placed[1]
+        if not self.chunk:
+            budget = memory.HOST_BUDGET if self._host else memory.memory_budget(self._devices[0]) * len(self._devices)
+            most = self._most or budget // memory.row_bytes(self._problem, agents)
+            self.chunk = memory.chunk_size(self.rows, most, len(self._devices))
+            count = -(-self.rows // self.chunk)
+            # The last chunk is filled up with copies.
+            self._ids = np.minimum(np.arange(count * self.chunk), self.rows - 1).reshape(count, self.chunk)
+        rows = [trees.take(self._row_arrays, ids) for ids in self._ids]
+        # Chunks of the same seeds, in different settings, share their agents.
+        of_seeds = functools.cache(lambda seeds: jax.device_put(trees.take(agents, np.array(seeds)), self._placement))
+        chunks = [(jax.device_put(row, self._placement), of_seeds(tuple(row.seed.tolist()))) for row in rows]
+        if not isinstance(first, jax.core.Tracer):
+            self._placed = (first, chunks)
+        return chunks
 
-    def start(self) -> None:
-        """Round 0: initial params, and u_0 where the algorithm has one."""
-        started = [self._programs["start"](*given) for given in zip(self._parts, self._agents, strict=True)]
-        # Placed where `advance` leaves them: constants that no device owns yet would compile it a second time.
-        self._states = jax.block_until_ready(jax.device_put(started, self._placement))
-        self.log.collect(0, "warm-up")
+    def _finish(self, result: Any, round: Any, during: str) -> None:
+        """Waits for a result whose environments run in Python, and collects their events."""
+        if self._host:
+            jax.block_until_ready(result)
+            self.events.collect(int(round), during)
 
-    def advance(self, first: int, count: int) -> None:
-        """Runs rounds first .. first+count-1 on every row."""
-        # With a host one round at a time, so that what goes wrong there is known by its round.
-        for begin, rounds in [(r, 1) for r in range(first, first + count)] if self._host else [(first, count)]:
-            calls = zip(self._parts, self._states, self._agents, strict=True)
-            self._states = [self._programs["advance"](*given, begin, rounds) for given in calls]
-            jax.block_until_ready(self._states)
-            self.log.collect(begin, "training")
 
-    def evaluate(self, round: int) -> Scores:
-        """Scores of every row as NumPy arrays, leading axis rows."""
-        calls = zip(self._parts, self._states, self._agents, strict=True)
-        found = self._gather([self._programs["evaluate"](*given, round) for given in calls], self.rows)
-        self.log.collect(round, "evaluation")
-        return found
+@jax.jit
+def _take(tree: Any, ids: np.ndarray) -> Any:
+    return trees.take(tree, ids)
 
-    def state(self) -> SeedState:
-        """The state of every row as NumPy arrays, leading axis rows."""
-        return self._gather(self._states, self.rows)
 
-    def load(self, state: SeedState) -> None:
-        """Goes on from a state that `state` returned."""
-        state = jax.tree.map(np.asarray, state)
-        self._states = [jax.device_put(trees.take(state, numbers), self._placement) for numbers in self._numbers]
+@functools.partial(jax.jit, static_argnums=1)
+def _join(parts: list[Any], rows: int) -> Any:
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs)[:rows], *parts)
 
-    def reset_info(self) -> None:
-        """Forgets what was counted since the last evaluation."""
-        zero = jax.device_put(trees.broadcast(no_info(), self.chunk), self._placement)
-        self._states = [state._replace(info=zero, refused=jnp.zeros_like(state.refused)) for state in self._states]
 
-    def _gather(self, parts: list, count: int) -> Any:
-        return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs])[:count], *parts)
+def simulator(
+    problem: Problem,
+    algorithm: Algorithm | Callable[[Any], Algorithm],
+    agents: Agents,
+    *,
+    seeds: int = 1,
+    settings: Any = None,
+    participation: Participation = EVERYONE,
+    chunk: int | None = None,
+) -> Simulator:
+    """A simulator of `seeds` independent federations.
+
+    A seed's result depends on the key, the seed's number and the configuration only, not on how many seeds run beside it. With P
+    settings every seed runs in each of them, with the same keys and the same agents (common random numbers) as in a run of that
+    setting alone. All results then have a leading axis of rows = P * seeds, setting-major: row = p * seeds + seed.
+
+    >>> from fedpg.algorithms import pavg
+    >>> from fedpg.quadratic import bowls, quadratic
+    >>> problem = quadratic(4)
+    >>> sim = simulator(problem, pavg(problem, local_lr=0.1), bowls(jax.random.key(0), 5, 0.5), seeds=2)
+    >>> state = sim.init(jax.random.key(1))
+    >>> state, info = sim.run(state, rounds=3)
+    >>> sim.evaluate(state).returns.shape, sim.params(state).shape
+    ((2, 5), (2, 4))
+
+    Args:
+        problem: what is learned and how it is evaluated.
+        algorithm: how; with `settings`, the function setting -> Algorithm.
+        agents: a `Federation`, arrays with a leading axis N, or a function (key, seed) -> such arrays.
+        seeds: how many seeds, numbered from 0.
+        settings: hyper-parameters to compare, a pytree of arrays with one leading axis P. `algorithm` gets that pytree without
+            the axis, of traced values: step-sizes and beta may differ between settings, but not what shapes the program (local
+            steps, warm-up). Traced values are not checked.
+        participation: how many agents take part in a round, and which; everyone by default.
+        chunk: the most rows in one call of the compiled program; by default what fits in memory.
+    """
+    algorithm_of = algorithm if settings is not None else lambda setting: algorithm
+    return Simulator(problem, algorithm_of, agents, all_rows(seeds, settings), seeds, participation, chunk)

@@ -70,3 +70,8 @@ def stack(trees: list[Tree]) -> Tree:
 def take(tree: Tree, index: Any) -> Tree:
     """Entry `index` of the leading axis of every leaf."""
     return jax.tree.map(lambda x: x[index], tree)
+
+
+def leading_axis(tree: Tree) -> int:
+    """The length of the leading axis that all leaves share."""
+    return int(jax.tree.leaves(tree)[0].shape[0])

@@ -9,7 +9,7 @@ import pytest
 
 from fedpg import simulate as simulator
 from fedpg import trees
-from fedpg.algorithms.participation import EVERYONE, Participation, Who
+from fedpg.algorithms.selection import EVERYONE, Participation, Who
 from fedpg.errors import UserError
 from fedpg.simulate import Simulator
 from fedpg.simulate_plain import Debug

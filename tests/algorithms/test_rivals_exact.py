@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedpg.exact_problem import exact_problem
 
 from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS, nharpg
 from fedpg.envs.tabular import MDP, environment
-from fedpg.exact_problem import exact_problem
 from fedpg.gradients import exact
 from fedpg.policies import softmax
 from fedpg.problem import policy_gradient

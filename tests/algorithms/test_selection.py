@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedpg.exact_problem import exact_problem
 
 from fedpg import policies, trees
 from fedpg.algorithms import pavg
-from fedpg.algorithms.participation import Participation
-from fedpg.algorithms.selection import preference, report_of, selector
+from fedpg.algorithms.selection import Participation, preference, report_of, selector
 from fedpg.envs import family
-from fedpg.exact_problem import exact_problem
 from fedpg.keys import Moment
 from fedpg.problem import policy_gradient
 from fedpg.simulate import Simulator

@@ -10,7 +10,7 @@ import pytest
 from fedpg import trees
 from fedpg.algorithms import aggregation
 from fedpg.algorithms.base import Algorithm, ServerState
-from fedpg.algorithms.wrappers.suspects import Suspect
+from fedpg.gradients.dishonest import Suspect
 from fedpg.paper import attacks
 from fedpg.paper.attacks import ATTACKS, Found, Scale
 from fedpg.paper.sweep import Sweep

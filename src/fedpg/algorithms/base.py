@@ -1,11 +1,11 @@
-"""The contract: an algorithm is three pure functions, written for one agent.
+"""The contract of an algorithm: three pure functions, written for one agent.
 
     init(params)                                  -> ServerState(shared, private), agent_state
     local_update(key, shared, agent_state, agent) -> message, agent_state, LocalInfo
-    aggregate(server_state, messages, weights)    -> server_state, RoundInfo
+    aggregate(server_state, messages, present)    -> server_state, RoundInfo
 
-`shared` is exactly what is broadcast, `message` exactly what is uploaded, `private` stays on the server, `agent_state` with
-its agent. `weights` is (N,): 0 = absent this round. State is what the next round needs, Info what a person wants to see.
+`shared` is exactly what is broadcast and `message` exactly what is uploaded. `private` stays on the server, `agent_state` with its
+agent. `present` is (N,): 0 marks an agent that is absent in this round. State is what the next round needs, Info what people read.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import jax
 import jax.numpy as jnp
 
 from fedpg import trees
-from fedpg.algorithms.aggregation import mean
 from fedpg.errors import require
 from fedpg.gradients.importance import Weights
 from fedpg.problem import Problem, Usage, total_usage
-from fedpg.trees import Params
+from fedpg.trees import Params, Tree
 
 
 class ServerState(NamedTuple):
-    """Attributes:
-    shared: broadcast to every agent at the start of a round.
-    private: never leaves the server.
+    """What the server keeps between rounds.
+
+    Attributes:
+        shared: broadcast to every agent at the start of a round.
+        private: never leaves the server.
     """
 
     shared: Any
@@ -42,9 +43,11 @@ class LocalInfo(NamedTuple):
 
 
 class RoundInfo(NamedTuple):
-    """Attributes:
-    direction_sq: |u_{r+1}|^2.
-    drift_sq: mean over agents of |theta_iK - theta_r|^2.
+    """What a round did.
+
+    Attributes:
+        direction_sq: |u_{r+1}|^2.
+        drift_sq: mean over agents of |theta_iK - theta_r|^2.
     """
 
     direction_sq: jax.Array
@@ -52,15 +55,19 @@ class RoundInfo(NamedTuple):
 
 
 class LocalUpdate(Protocol):
-    def __call__(self, key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Any, Any, LocalInfo]: ...
+    """The agent half of an exchange."""
+
+    def __call__(self, key: jax.Array, shared: Any, agent_state: Any, agent: Any, /) -> tuple[Any, Any, LocalInfo]: ...
 
 
 class Aggregate(Protocol):
-    def __call__(self, server_state: ServerState, messages: Any, weights: jax.Array) -> tuple[ServerState, RoundInfo]: ...
+    """The server half of an exchange."""
+
+    def __call__(self, server_state: ServerState, messages: Any, present: jax.Array, /) -> tuple[ServerState, RoundInfo]: ...
 
 
 def like_params(shared: Any) -> Params:
-    """What the servers of most algorithms expect: a number for each param, and they cannot tell which."""
+    """The prediction of most servers: one number for every param, of which nothing is known beforehand."""
     return trees.zeros_like(shared.params)
 
 
@@ -68,28 +75,32 @@ class Exchange(NamedTuple):
     """One message from every agent and what the server makes of them.
 
     Attributes:
-        local_update, aggregate: the two halves.
-        message: shared -> the message that the server expects, before there is any: its structure, shapes and types, and, where
-            the message follows in part from `shared`, that part; else 0. Who shortens messages shortens what goes beyond it.
+        local_update: the agent half.
+        aggregate: the server half.
+        predicted: shared -> the part of a message that follows from `shared`, with the message's structure, shapes and types; zeros
+            where nothing can be predicted. Wrappers compress, clip and noise only the rest.
     """
 
     local_update: LocalUpdate
     aggregate: Aggregate
-    message: Callable[[Any], Any] = like_params
+    predicted: Callable[[Any], Any] = like_params
 
 
 class Algorithm(NamedTuple):
-    """Attributes:
-    name: what `--algorithm` calls it.
-    init, local_update, aggregate: the contract above.
-    warmup: exchanges before round 0 (the scale of observations, the initial direction u_0).
-    prelude: exchanges at the start of every round, before local_update and aggregate (Fast-FedPG's common gradient).
-    server_update: (key, server_state, agents) -> server_state, LocalInfo, after aggregate in every round: what a server with an
-        environment of its own does there (FedPG-BR); `agents` has a leading axis N. None for servers that only aggregate.
-    deployed: (shared, agent_state) -> the params that the agent would act with.
-    personal: agents deploy params of their own instead of common ones.
-    pooled: trains in one place that holds all agents' environments; `agent` then has a leading axis N.
-    message: what the server expects of a round, as in `Exchange`.
+    """A federated algorithm.
+
+    Attributes:
+        name: what `--algorithm` calls it.
+        init, local_update, aggregate: the contract above.
+        warmup: exchanges before round 0 (the scale of observations, the initial direction u_0).
+        prelude: exchanges at the start of every round, before local_update and aggregate (Fast-FedPG's common gradient).
+        server_update: (key, server_state, agents) -> server_state, LocalInfo, after aggregate in every round: the work of a server
+            that has an environment of its own (FedPG-BR). `agents` has a leading axis N. None for servers that only aggregate.
+        deployed: (shared, agent_state) -> the params that the agent would act with.
+        personal: whether agents deploy params of their own instead of common ones.
+        pooled: whether training happens in one place that holds all environments; `agent` then has a leading axis N.
+        predicted: see `Exchange`.
+        additive: whether messages add up over rounds, so that a part of one may be sent later.
     """
 
     name: str
@@ -102,16 +113,17 @@ class Algorithm(NamedTuple):
     deployed: Callable[[Any, Any], Params] = lambda shared, agent_state: shared.params
     personal: bool = False
     pooled: bool = False
-    message: Callable[[Any], Any] = like_params
+    predicted: Callable[[Any], Any] = like_params
+    additive: bool = True
 
 
 def exchanges_of(algorithm: Algorithm) -> list[Exchange]:
     """Every exchange of `algorithm`: those of the warm-up, those of the prelude, and last the round's own."""
-    return [*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate, algorithm.message)]
+    return [*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate, algorithm.predicted)]
 
 
 def with_exchanges(algorithm: Algorithm, exchanges: Sequence[Exchange]) -> Algorithm:
-    """`algorithm` with others in the place of its exchanges, in the order of `exchanges_of`."""
+    """`algorithm` with its exchanges replaced, in the order of `exchanges_of`."""
     first, (*others, own) = len(algorithm.warmup), exchanges
     return algorithm._replace(**own._asdict(), warmup=tuple(others[:first]), prelude=tuple(others[first:]))
 
@@ -121,20 +133,106 @@ def no_weights() -> Weights:
     return Weights(*(jnp.zeros(()),) * 4)
 
 
+def no_cost() -> LocalInfo:
+    """What work without sampling reports."""
+    count = jnp.zeros((), int)
+    return LocalInfo(Usage(count, count, jnp.zeros(())), no_weights())
+
+
 def total(infos: LocalInfo) -> LocalInfo:
     """Adds up infos along their leading axis."""
     added = jax.tree.map(lambda x: jnp.sum(x, axis=0), infos.weights)
     return LocalInfo(total_usage(infos.usage), added._replace(largest=jnp.max(infos.weights.largest, axis=0)))
 
 
-Direction = Callable[[jax.Array, Params, Any], tuple[Params, Any, LocalInfo]]
+def is_known(value: Any) -> bool:
+    """Whether a hyper-parameter is a plain number, not a value traced inside a sweep."""
+    return isinstance(value, (int, float))
 
 
-def local_steps(
-    problem: Problem, direction: Direction, key: jax.Array, params: Params, memory: Any, count: int, local_lr: Any
-) -> tuple[Params, Any, LocalInfo]:
-    """theta_{k+1} = theta_k + eta u_k for K steps, with (u_k, memory, info) = direction(key, theta_k, memory)."""
+def server_lr(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) -> Any:
+    """lambda, or eta K if it is None; rejects step-sizes, K and beta that are out of range."""
+    global_lr = local_lr * local_steps if global_lr is None else global_lr
+    require(local_steps >= 1, f"local-steps must be at least 1, not {local_steps}")
+    for name, value in (("local-lr", local_lr), ("global-lr", global_lr)):
+        require(not is_known(value) or value > 0, f"{name} must be positive, not {value}")
+    require(not is_known(beta) or 0.0 < beta <= 1.0, f"beta must be in (0, 1], not {beta}")
+    return global_lr
 
+
+def require_weighted_gradient(name: str, problem: Problem) -> None:
+    """Rejects a problem without importance weights."""
+    require(problem.weighted_gradient is not None, f"{name} needs importance weights, which this problem lacks: use pavg or fedavg-m")
+
+
+def require_hessian_vector(name: str, problem: Problem) -> None:
+    """Rejects a problem without Hessian-vector products."""
+    require(problem.hessian_vector is not None, f"{name} needs Hessian-vector products, which this problem lacks: use pavg or fedavg-m")
+
+
+def sample_gradient(problem: Problem, key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Params, Any, LocalInfo]:
+    """g(tau|params) of a fresh batch, the agent's memory after it, and its cost."""
+    sample, memory = problem.sample(key, params, agent, memory)
+    return problem.gradient(sample, params), memory, LocalInfo(problem.usage(sample), no_weights())
+
+
+def mean(messages: Tree, present: jax.Array) -> Tree:
+    """The mean message of the agents present; what an absent agent sent is ignored, even if it is NaN.
+
+    >>> mean(jnp.array([1.0, 3.0, jnp.nan]), jnp.array([1.0, 1.0, 0.0]))
+    Array(2., dtype=float32)
+    """
+    share = present / jnp.maximum(jnp.sum(present), jnp.finfo(present.dtype).tiny)
+
+    def one(leaf: jax.Array) -> jax.Array:
+        shape = (-1,) + (1,) * (leaf.ndim - 1)
+        return jnp.sum(jnp.where(present.reshape(shape) > 0, leaf, 0.0) * share.reshape(shape).astype(leaf.dtype), axis=0)
+
+    return jax.tree.map(one, messages)
+
+
+def mean_direction(deltas: Params, present: jax.Array, local_steps: int, local_lr: Any) -> tuple[Params, RoundInfo]:
+    """u_{r+1} = 1/(eta N K) sum_i Delta_i over the agents present."""
+    u = trees.scale(1.0 / (local_lr * local_steps), mean(deltas, present))
+    return u, RoundInfo(trees.norm_sq(u), mean(jax.vmap(trees.norm_sq)(deltas), present))
+
+
+def ascend(problem: Problem, params: Params, step: Any, direction: Params) -> Params:
+    """params + step * direction, projected onto the allowed params."""
+    return problem.project(trees.add_scaled(params, step, direction))
+
+
+def mean_gradient(problem: Problem, batches: int) -> LocalUpdate:
+    """The agent half of an exchange in which agents send the mean of g(tau|theta_r) over `batches` batches and do not move."""
+
+    def local_update(key: jax.Array, shared: Any, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
+        def step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
+            added, memory = carry
+            g, memory, info = sample_gradient(problem, key, shared.params, agent, memory)
+            return (trees.add_scaled(added, 1.0 / batches, g), memory), info
+
+        start = (trees.zeros_like(shared.params), memory)
+        (u, memory), infos = jax.lax.scan(step, start, jax.random.split(key, batches))
+        return u, memory, total(infos)
+
+    return local_update
+
+
+def initial_direction(problem: Problem, batches: int, setter: Any = None) -> tuple[Exchange, ...]:
+    """The warm-up that sets shared.direction to u_0, the mean of g over `batches` batches per agent; none (u_0 = 0) for 0 batches."""
+
+    def aggregate(state: ServerState, messages: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
+        u = mean(messages, present)
+        return state._replace(shared=state.shared._replace(direction=u)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
+
+    return (Exchange(mean_gradient(problem, batches), aggregate),) if batches else ()
+
+
+# --- transition: removed when every algorithm is converted ---
+Direction = Any
+
+
+def local_steps(problem: Problem, direction: Any, key: jax.Array, params: Params, memory: Any, count: int, local_lr: Any) -> Any:
     def step(carry: tuple, key: jax.Array) -> tuple:
         params, memory = carry
         u, memory, info = direction(key, params, memory)
@@ -144,61 +242,13 @@ def local_steps(
     return params, memory, total(infos)
 
 
-def plain_gradient(problem: Problem, agent: Any) -> Direction:
-    """u = g(tau | theta_k): the direction of PAvg, and of the others when beta = 1."""
-
-    def direction(key: jax.Array, params: Params, memory: Any) -> tuple[Params, Any, LocalInfo]:
-        sample, memory = problem.sample(key, params, agent, memory)
-        return problem.gradient(sample, params), memory, LocalInfo(problem.usage(sample), no_weights())
-
-    return direction
-
-
-def mean_direction(deltas: Params, weights: jax.Array, count: int, local_lr: Any) -> tuple[Params, RoundInfo]:
-    """u_{r+1} = 1/(eta N K) sum_i Delta_i over the agents present."""
-    u = trees.scale(1.0 / (local_lr * count), mean(deltas, weights))
-    drift = mean(jax.vmap(trees.norm_sq)(deltas), weights)
-    return u, RoundInfo(trees.norm_sq(u), drift)
-
-
-def mean_gradient(problem: Problem, batches: int) -> LocalUpdate:
-    """The local update of an agent that sends the mean of g(tau | theta_r) over `batches` batches, and does not move."""
-
-    def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
-        gradient = plain_gradient(problem, agent)
-
-        def step(carry: tuple, key: jax.Array) -> tuple:
-            added, memory = carry
-            g, memory, info = gradient(key, shared.params, memory)
-            return (trees.add_scaled(added, 1.0 / batches, g), memory), info
-
-        start = (trees.zeros_like(shared.params), agent_state)
-        (u, memory), infos = jax.lax.scan(step, start, jax.random.split(key, batches))
-        return u, memory, total(infos)
-
-    return local_update
-
-
-def initial_direction(problem: Problem, batches: int, set_direction: Callable[[Any, Params], Any]) -> tuple[Exchange, ...]:
-    """u_0 = mean of g over `batches` batches per agent at theta_0; nothing (u_0 = 0) if `batches` is 0."""
-    if batches == 0:
-        return ()
-
-    def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-        u = mean(messages, weights)
-        return state._replace(shared=set_direction(state.shared, u)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
-
-    return (Exchange(mean_gradient(problem, batches), aggregate),)
+def plain_gradient(problem: Problem, agent: Any) -> Any:
+    return lambda key, params, memory: sample_gradient(problem, key, params, agent, memory)
 
 
 def check_step(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) -> None:
-    """Refuses hyper-parameters that mean nothing. Traced values (inside a sweep) are not looked at."""
-    require(local_steps >= 1, f"local-steps must be at least 1, not {local_steps}")
-    for name, value in (("local-lr", local_lr), ("global-lr", global_lr)):
-        require(not isinstance(value, (int, float)) or value > 0, f"{name} must be positive, not {value}")
-    require(not isinstance(beta, (int, float)) or 0.0 < beta <= 1.0, f"beta must be in (0, 1], not {beta}")
+    server_lr(local_lr, global_lr, local_steps, beta)
 
 
 def is_one(beta: Any) -> bool:
-    """Whether beta is known to be 1, so that the momentum term can be left out altogether."""
-    return isinstance(beta, (int, float)) and beta == 1.0
+    return is_known(beta) and beta == 1.0

@@ -87,4 +87,4 @@ def fapi(problem: Problem, *, local_steps: int = 1, improvement: str = "soft", t
         drift = mean(jax.vmap(lambda pi: trees.norm_sq(pi - before))(messages), weights)
         return ServerState(Shared(stored(before + mu * u))), RoundInfo(trees.norm_sq(u), drift)
 
-    return Algorithm("fapi", init, local_update, aggregate, message=lambda shared: jnp.zeros_like(policy_of(shared.params)))
+    return Algorithm("fapi", init, local_update, aggregate, predicted=lambda shared: jnp.zeros_like(policy_of(shared.params)))

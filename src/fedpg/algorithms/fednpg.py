@@ -83,4 +83,4 @@ def fednpg(problem: Problem, *, local_lr: Any, temperature: Any = 0.0, weighting
         table = jnp.zeros_like(shared.params["logits"])
         return Message(table, table[:, 0] if weighting == "occupancy" else ())
 
-    return Algorithm("fednpg", init, local_update, aggregate, message=message)
+    return Algorithm("fednpg", init, local_update, aggregate, predicted=message)

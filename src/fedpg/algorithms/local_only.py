@@ -42,5 +42,5 @@ def local_only(problem: Problem, *, local_lr: Any, local_steps: int = 1) -> Algo
         return state, RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
     return Algorithm(
-        "local-only", init, local_update, aggregate, deployed=lambda shared, state: state.params, personal=True, message=lambda shared: ()
+        "local-only", init, local_update, aggregate, deployed=lambda shared, state: state.params, personal=True, predicted=lambda shared: ()
     )

@@ -148,4 +148,4 @@ def mfpo(
     def message(shared: Shared) -> Message:
         return Message(base.like_params(shared), base.like_params(shared), jnp.zeros_like(shared.progress))
 
-    return Algorithm("mfpo", init, local_update, aggregate, message=message)
+    return Algorithm("mfpo", init, local_update, aggregate, predicted=message)

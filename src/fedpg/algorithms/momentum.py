@@ -67,4 +67,4 @@ def momentum(
     def message(shared: Shared) -> Params:
         return trees.scale(local_lr * local_steps * (1.0 - beta), shared.direction)
 
-    return Algorithm(name, init, local_update, aggregate, warmup, message=message)
+    return Algorithm(name, init, local_update, aggregate, warmup, predicted=message)

@@ -123,5 +123,5 @@ def nharpg(
 
     warmup = base.initial_direction(problem, u0_batches, lambda shared, d: shared._replace(direction=d))
     return Algorithm(
-        "nharpg", init, local_update, aggregate, warmup, message=lambda shared: Message(base.like_params(shared), 0.0 * shared.round)
+        "nharpg", init, local_update, aggregate, warmup, predicted=lambda shared: Message(base.like_params(shared), 0.0 * shared.round)
     )

@@ -99,4 +99,4 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
         present = jnp.mean(weights > 0, dtype=weights.dtype)
         return ServerState(Shared(params, trees.add_scaled(state.shared.variate, present, mean(messages.change, weights)))), info
 
-    return Algorithm("scaffold", init, local_update, aggregate, message=lambda shared: Message(*[base.like_params(shared)] * 2))
+    return Algorithm("scaffold", init, local_update, aggregate, predicted=lambda shared: Message(*[base.like_params(shared)] * 2))

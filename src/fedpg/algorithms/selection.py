@@ -1,9 +1,9 @@
-"""Which agents take part in a round: drawn uniformly, or chosen by what candidates report.
+"""Which agents take part in a round: all, a random share, or those chosen by what candidates report.
 
-m agents take part. With a rule c candidates are drawn first, each of them looks at theta_r in its own environment and sends a
+m agents take part. With a rule, c candidates are drawn first. Each of them evaluates theta_r in its own environment and sends a
 report, and the server takes m of them:
 
-    random            any m of all N; nobody reports
+    random            any m of all N; no reports
     power-of-choice   the lowest return
     gradient-norm     the largest |grad J_i|
     csh-max           the largest |D_i A_i| - |B_i|         B_i = mean_j D_j A_j - D_i A_i, j over the candidates
@@ -17,6 +17,7 @@ Xie, Song, "Client selection for federated policy optimization with environment 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,52 +26,97 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.aggregation import mean
 from fedpg.algorithms.base import Algorithm, LocalInfo
-from fedpg.algorithms.participation import Participation
-from fedpg.errors import require
+from fedpg.errors import choose, require
 from fedpg.keys import Moment, Purpose
-from fedpg.problem import Problem, Usage
+from fedpg.problem import Problem
 from fedpg.trees import Params
 
-TABLES = ("csh-max", "csh-min")
+RULES = ("random", "power-of-choice", "gradient-norm", "csh-max", "csh-min")
+TABLE_RULES = ("csh-max", "csh-min")
 """Rules whose candidates report a table."""
 
+
+@dataclasses.dataclass(frozen=True)
+class Participation:
+    """How many agents take part in a round, and by which rule they are chosen."""
+
+    share: float = 1.0
+    """Of the N agents, in (0, 1]; all by default."""
+    selection: str = "random"
+    """One of `RULES`."""
+    candidates: float = 1.0
+    """Share of the N agents that report before a rule chooses among them."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("participation", self.share), ("candidates", self.candidates)):
+            require(0.0 < value <= 1.0, f"{name} is a share of the agents: give a number above 0 and at most 1, not {value}")
+        choose("selection", self.selection, RULES)
+        ruled = self.selection != "random"
+        require(not ruled or self.share < 1.0, f"selection {self.selection} has nothing to choose: give a --participation below 1")
+        require(ruled or self.candidates == 1.0, f"candidates are for {', '.join(RULES[1:])}: give one of these as --selection")
+        require(self.candidates >= self.share, f"candidates must be at least participation, {self.share}, not {self.candidates}")
+
+    def participants(self, agents: int) -> int:
+        """m.
+
+        >>> [Participation(share).participants(7) for share in (0.01, 0.5, 1.0)]
+        [1, 4, 7]
+        """
+        return max(1, round(self.share * agents))
+
+    def reporting(self, agents: int) -> int:
+        """c, the number of candidates that report; 0 where none is asked."""
+        asked = self.selection != "random" and self.participants(agents) < agents
+        return max(1, round(self.candidates * agents)) if asked else 0
+
+
+EVERYONE = Participation()
+
 Report = Callable[[jax.Array, Params, Any], tuple[jax.Array, LocalInfo]]
-"""(key, params, agent) -> what a candidate tells the server, () or (S, A), and what finding it out cost."""
+"""(key, params, agent) -> what a candidate reports to the server, () or (S, A), and what it cost."""
 
 
 class Selector(NamedTuple):
-    """Attributes:
-    taking_part: m.
-    rule: one of `RULES`.
-    reporting: c; 0 if nobody reports.
-    report: what candidates do; None if nobody reports.
+    """How the participants of a round are chosen.
+
+    Attributes:
+        participants: m.
+        rule: one of `RULES`.
+        reporting: c; 0 if nobody reports.
+        report: what candidates compute; None if nobody reports.
     """
 
-    taking_part: int
+    participants: int
     rule: str
     reporting: int
     report: Report | None
 
-    def drawn(self, moment: Moment, agents: int, absent: jax.Array | None = None) -> jax.Array:
-        """The candidates, (c,), in random order; without a rule the participants themselves, (m,). The `absent`, (N,), come last."""
-        order = jax.random.permutation(moment.key(Purpose.SELECT), agents)
+    def draw(self, moment: Moment, agents: int, absent: jax.Array | None = None) -> jax.Array:
+        """The candidates, (c,), in random order; without a rule the participants, (m,). Agents marked `absent`, (N,), are drawn last."""
+        order = jax.random.permutation(moment.server_key(Purpose.SELECT), agents)
         if absent is not None:
             order = order[jnp.argsort(absent[order], stable=True)]
-        return order[: self.reporting or self.taking_part]
+        return order[: self.reporting or self.participants]
 
-    def elected(self, candidates: jax.Array, reports: jax.Array) -> jax.Array:
-        """The m candidates that the server wants most, (m,); of equals, those drawn first."""
-        return candidates[jnp.argsort(-preference(self.rule, reports), stable=True)[: self.taking_part]]
+    def choose(self, candidates: jax.Array, reports: jax.Array) -> jax.Array:
+        """The m candidates with the highest preference, (m,); among equals, those drawn first."""
+        return candidates[jnp.argsort(-preference(self.rule, reports), stable=True)[: self.participants]]
 
 
 def selector(
     participation: Participation, problem: Problem, algorithm: Algorithm, agents: Any, shapes_of: Callable[..., Any] = jax.eval_shape
 ) -> Selector | None:
-    """How participants are chosen among `agents` (leading axis N); None if all are. `shapes_of` traces an evaluation, or calls it."""
-    count = jax.tree.leaves(agents)[0].shape[0]
-    chosen, asked, rule = participation.taking_part(count), participation.reporting(count), participation.selection
+    """How participants are chosen among `agents` (leading axis N); None if all take part.
+
+    Args:
+        participation: how many, and by which rule.
+        problem, algorithm: what is learned, and how.
+        agents: leading axis N.
+        shapes_of: traces an evaluation (the default), or calls it.
+    """
+    count = trees.leading_axis(agents)
+    chosen, asked, rule = participation.participants(count), participation.reporting(count), participation.selection
     if chosen == count:
         return None
     require(not algorithm.pooled, f"{algorithm.name} trains in one place, where nobody is absent: leave out --participation")
@@ -78,29 +124,27 @@ def selector(
         return Selector(chosen, rule, 0, None)
     require(not algorithm.personal, f"{algorithm.name} has no common params to choose agents by: use --selection random")
     hint = "use --env random-mdp or conflict with --policy softmax or direct, or another --selection"
-    require(rule not in TABLES or problem.exact is not None, f"selection {rule} compares tables over states and actions: {hint}")
+    require(rule not in TABLE_RULES or problem.exact is not None, f"selection {rule} compares tables over states and actions: {hint}")
 
-    def one_evaluation(key: jax.Array, agents: Any) -> Any:
+    def one_gradient(key: jax.Array, agents: Any) -> Any:
         return problem.evaluate(key, problem.init_params(key), trees.take(agents, 0)).gradient
 
-    exact = bool(jax.tree.leaves(shapes_of(one_evaluation, jax.random.key(0), agents)))
+    exact = bool(jax.tree.leaves(shapes_of(one_gradient, jax.random.key(0), agents)))
     return Selector(chosen, rule, asked, report_of(rule, problem, exact))
 
 
 def report_of(rule: str, problem: Problem, exact: bool) -> Report:
-    """What a candidate does: evaluates exactly, or draws one batch with a fresh baseline."""
-    none = jnp.zeros((), int)
-    free = LocalInfo(Usage(none, none, jnp.zeros(())), base.no_weights())
+    """What a candidate computes: an exact evaluation, or one from a batch with a fresh baseline."""
 
-    def table(key: jax.Array, params: Params, agent: Any) -> tuple[jax.Array, LocalInfo]:
-        found = problem.exact.solve(params, agent)
-        return found.occupancy[:, None] * found.advantages, free
+    def from_tables(key: jax.Array, params: Params, agent: Any) -> tuple[jax.Array, LocalInfo]:
+        tables = problem.exact.solve(params, agent)
+        return tables.occupancy[:, None] * tables.advantages, base.no_cost()
 
-    def known(key: jax.Array, params: Params, agent: Any) -> tuple[jax.Array, LocalInfo]:
+    def from_evaluation(key: jax.Array, params: Params, agent: Any) -> tuple[jax.Array, LocalInfo]:
         found = problem.evaluate(key, params, agent)
-        return found.total_return if rule == "power-of-choice" else jnp.sqrt(trees.norm_sq(found.gradient)), free
+        return found.total_return if rule == "power-of-choice" else jnp.sqrt(trees.norm_sq(found.gradient)), base.no_cost()
 
-    def sampled(key: jax.Array, params: Params, agent: Any) -> tuple[jax.Array, LocalInfo]:
+    def from_sample(key: jax.Array, params: Params, agent: Any) -> tuple[jax.Array, LocalInfo]:
         sample, _ = problem.sample(key, params, agent, problem.init_memory())
         usage = problem.usage(sample)
         info = LocalInfo(usage, base.no_weights())
@@ -108,18 +152,18 @@ def report_of(rule: str, problem: Problem, exact: bool) -> Report:
             return usage.total_return / usage.trajectories, info
         return jnp.sqrt(trees.norm_sq(problem.gradient(sample, params))), info
 
-    return table if rule in TABLES else known if exact else sampled
+    return from_tables if rule in TABLE_RULES else from_evaluation if exact else from_sample
 
 
 def preference(rule: str, reports: jax.Array) -> jax.Array:
-    """How much the server wants each of C candidates, (C,), from their reports, (C,) or (C, S, A). What is not finite, least."""
-    fine = jax.vmap(trees.all_finite)(reports)
-    if rule in TABLES:
-        apart = _norms(mean(reports, fine.astype(float)) - reports)
+    """The preference for each of c candidates, (c,), from their reports, (c,) or (c, S, A); lowest for reports that are not finite."""
+    finite = jax.vmap(trees.all_finite)(reports)
+    if rule in TABLE_RULES:
+        apart = _norms(base.mean(reports, finite.astype(float)) - reports)
         wanted = -apart if rule == "csh-min" else _norms(reports) - apart
     else:
         wanted = -reports if rule == "power-of-choice" else reports
-    return jnp.where(fine, wanted, -jnp.inf)
+    return jnp.where(finite, wanted, -jnp.inf)
 
 
 def _norms(tables: jax.Array) -> jax.Array:

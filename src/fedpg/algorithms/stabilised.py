@@ -213,4 +213,4 @@ def stabilised(
         # kappa > 1 in the server corrects for exactly this part: it must not arrive late, or shortened
         return trees.scale(local_lr * local_steps * (1.0 - lean(shared)), shared.direction)
 
-    return Algorithm(name, init, local_update, aggregate, message=message)
+    return Algorithm(name, init, local_update, aggregate, predicted=message)

@@ -95,8 +95,9 @@ class World(NamedTuple):
 class Federation(NamedTuple):
     """One environment and the constants of its N agents (leading axis N)."""
 
-    environment: Environment
+    environment: Any
     agents: Any
+    prepare: Any = None
 
 
 def federate(members: list[tuple[Environment, Any]]) -> Federation:

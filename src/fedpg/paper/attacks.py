@@ -18,10 +18,10 @@ from fedpg.algorithms.aggregation import NAMES as AGGREGATORS
 from fedpg.algorithms.aggregation import Aggregator, make
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.wrappers import attack as attacks
-from fedpg.algorithms.wrappers import suspects
 from fedpg.algorithms.wrappers.robust import robust
 from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 from fedpg.envs import worlds
+from fedpg.gradients import dishonest as suspects
 from fedpg.paper.kept import part
 from fedpg.paper.outcome import Outcome, Row, Tell, row
 from fedpg.paper.sweep import cross, sweep

@@ -23,14 +23,14 @@ from fedpg.algorithms.pooled import pool
 from fedpg.algorithms.wrappers.robust import robust
 from fedpg.simulate_plain import Debug
 from fedpg.events import EventLog
-from fedpg.algorithms.participation import Participation
+from fedpg.algorithms.selection import Participation
 from fedpg.rounds import Scores, SeedState
 from fedpg.simulate import AgentsOf, Simulator
 from fedpg.communication import Traffic
 from fedpg.envs import Box, worlds
 from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, choose, require
-from fedpg.algorithms.wrappers import suspects
+from fedpg.gradients import dishonest as suspects
 from fedpg.gradients import baselines, importance
 from fedpg.problem import Problem, policy_gradient
 from fedpg.runs.config import Config, flag, parse_options

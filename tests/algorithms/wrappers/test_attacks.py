@@ -12,13 +12,13 @@ import pytest
 from fedpg import policies, trees
 from fedpg.algorithms.base import Algorithm, Exchange, ServerState
 from fedpg.algorithms.wrappers import attack as attacks
-from fedpg.algorithms.wrappers import suspects
-from fedpg.algorithms.wrappers.suspects import HONEST, RANDOM_ACTION, REWARD_FLIP, SHUFFLED_REWARD, Suspect
 from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 from fedpg.envs.base import World
 from fedpg.envs.host import Member
 from fedpg.errors import UserError
 from fedpg.gradients import batch
+from fedpg.gradients import dishonest as suspects
+from fedpg.gradients.dishonest import HONEST, RANDOM_ACTION, REWARD_FLIP, SHUFFLED_REWARD, Suspect
 from fedpg.runs.config import Config
 from fedpg.runs.setup import build, resolve
 from fedpg.simulate import Simulator

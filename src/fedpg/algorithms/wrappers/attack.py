@@ -1,7 +1,7 @@
 """Attacks on a federation, around any algorithm: agents that send something else than they should.
 
 On messages, between the attackers and the server (`fedpg.algorithms.wrappers.tampering`): zero, noise, sign-flip, fedpg-attack.
-On trajectories, before a gradient is taken (`fedpg.algorithms.wrappers.suspects`): reward-flip, random-action, shuffled-reward.
+On trajectories, before a gradient is taken (`fedpg.gradients.dishonest`): reward-flip, random-action, shuffled-reward.
 
 The attackers are the first ceil(share N) agents. They attack in every exchange in which they take part. What they did to their
 trajectories is not in the evaluations, which are of the agents' true environments.
@@ -21,11 +21,11 @@ import jax.numpy as jnp
 
 from fedpg.algorithms.aggregation import as_rows, real_part
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, with_exchanges
-from fedpg.algorithms.wrappers import suspects
-from fedpg.algorithms.wrappers.suspects import LIES, Suspect
 from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
 from fedpg.envs.base import World
 from fedpg.errors import require
+from fedpg.gradients import dishonest as suspects
+from fedpg.gradients.dishonest import LIES, Suspect
 
 NAMES = ("zero", "noise", "sign-flip", *suspects.ATTACKS, "fedpg-attack")
 
