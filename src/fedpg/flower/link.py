@@ -7,7 +7,7 @@ new `hello` and is absent until it answers: a round waits for it once, not every
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -31,20 +31,12 @@ class FlowerLink:
     Args:
         grid: what Flower gives to a ServerApp.
         terms: what all tasks of the run have in common.
-        owner: node -> the agent whose key it has; None where there are no keys.
+        owner: node -> the agent whose key it has; None if there are no keys.
         note: called with one line for each node that is refused.
-        arrived: called with an agent when its answer has come.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        terms: RunTerms,
-        owner: Callable[[Any], int | None] = lambda node: None,
-        note: Callable[[str], None] = print,
-        arrived: Callable[[int], None] = lambda agent: None,
-    ) -> None:
-        self._grid, self._terms, self._owner, self._note, self._arrived = grid, terms, owner, note, arrived
+    def __init__(self, grid: Grid, terms: RunTerms, owner: Callable[[Any], int | None], note: Callable[[str], None]) -> None:
+        self._grid, self._terms, self._owner, self._note = grid, terms, owner, note
         self._nodes: dict[int, int] = {}  # agent -> node
         self._hellos: dict[int, tuple[str, float]] = {}  # node -> message, when
         self._serial, self._looked = 0, 0.0
@@ -54,28 +46,28 @@ class FlowerLink:
         self._look()
         return set(self._nodes)
 
-    def ask(self, packets: dict[int, bytes], seconds: float) -> dict[int, bytes | str]:
-        """Sends each agent its packet, and returns the answers that come within `seconds`; a line where there is none."""
-        began = time.monotonic()
-        sent = {agent: self._push(self._nodes[agent], packet, seconds) for agent, packet in packets.items() if agent in self._nodes}
-        found: dict[int, bytes | str] = {agent: "its node has gone" for agent in packets if agent not in sent}
-        found |= {agent: "could not be sent" for agent, message in sent.items() if not message}
-        waiting = {message: agent for agent, message in sent.items() if message}
+    def ask(self, packets: dict[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | str]]:
+        """Sends each agent its packet, and yields the answers that come within `seconds`; a line where there is none."""
+        began, waiting = time.monotonic(), {}
+        for agent, packet in packets.items():
+            if agent not in self._nodes:
+                yield agent, "its node has gone"
+            elif message := self._push(self._nodes[agent], packet, seconds):
+                waiting[message] = agent
+            else:
+                yield agent, "could not be sent"
         while waiting and time.monotonic() - began < seconds:
             for reply in self._grid.pull_messages(list(waiting)):
                 agent = waiting.pop(reply.metadata.reply_to_message_id)
-                found[agent] = _packet_of(reply)
                 if reply.has_error():
                     self._drop(agent)
-                else:
-                    self._arrived(agent)
+                yield agent, _packet_of(reply)
             if waiting:
                 time.sleep(POLL)
                 self._look()
         for agent in waiting.values():
-            found[agent] = f"no answer within {seconds:g} seconds"
             self._drop(agent)
-        return found
+            yield agent, f"no answer within {seconds:g} seconds"
 
     def _drop(self, agent: int) -> None:
         """Makes an agent absent until a node says again that it is this agent."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -24,11 +23,6 @@ QUIET = {
 STOP_SECONDS = 5.0
 """How long a process may take to end before it is killed."""
 END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
-
-
-def require_flower() -> None:
-    """Raises a `UserError` if Flower is not installed."""
-    require(importlib.util.find_spec("flwr") is not None, "this needs Flower: pip install 'fedpg[flower]'")
 
 
 def command(name: str) -> str:

@@ -11,25 +11,19 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import dataclasses
 import datetime
 import functools
-import logging
-import socket
 import ssl
-import threading
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fedpg.errors import UserError
+from fedpg.flower.web import WebServer
 
 CALLS = frozenset(
     {
@@ -47,81 +41,48 @@ DROPPED_HEADERS = frozenset(
 """Headers that concern one connection, not the call, or that are computed again."""
 REPLY_SECONDS = 60.0
 """How long the SuperLink may take to answer."""
-START_SECONDS, STOP_SECONDS = 10.0, 5.0
 MAX_LOG_LINES, MAX_LOG_PATH = 10_000, 200
 """Limits of the log: endless calls must not fill the disk."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ProxyOptions:
-    """Where the proxy listens and where it passes calls on to."""
-
-    host: str
-    """The address to listen on."""
-    port: int
-    """The port to listen on; 0 for any that is free."""
-    superlink_port: int
-    """The SuperLink's port on 127.0.0.1."""
-    keys: Path | None = None
-    """The folder with ca.crt, server.pem and server.key; None: no encryption, on either side."""
-    known_keys: frozenset[bytes] = frozenset()
-    """The agents' public keys as PEM; empty: every call may be long."""
-    log: Path | None = None
-    """The file that gets a line for each refused call."""
 
 
 class Proxy:
     """A proxy that runs from its construction until `stop`.
 
     Args:
-        options: where it listens and where it passes calls on to.
+        host, port: where it listens; port 0 for any that is free.
+        superlink_port: the SuperLink's port on 127.0.0.1.
+        keys: the folder with ca.crt, server.pem and server.key; None: no encryption, on either side.
+        known_keys: the agents' public keys as PEM; empty: every call may be long.
+        log: the file that gets a line for each refused call.
 
     Attributes:
         port: where it listens.
         refused: how many calls were refused.
     """
 
-    def __init__(self, options: ProxyOptions) -> None:
-        self._options = options
-        self._known = frozenset(base64.b64encode(key).decode() for key in options.known_keys)
-        self.refused = 0
-        try:
-            family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-            self._socket = socket.create_server((options.host.strip("[]"), options.port), family=family)
-        except OSError as error:
-            why = (error.strerror or str(error)).partition(" (while")[0]
-            raise UserError(f"cannot listen on {options.host}:{options.port}: {why}; choose another --address") from None
-        self.port: int = self._socket.getsockname()[1]
-        keys, files = options.keys, {}
-        if keys is not None:
-            files = {"ssl_certfile": str(keys / "server.pem"), "ssl_keyfile": str(keys / "server.key")}
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        superlink_port: int,
+        keys: Path | None = None,
+        known_keys: frozenset[bytes] = frozenset(),
+        log: Path | None = None,
+    ) -> None:
+        self._superlink_port, self._keys, self._log, self.refused = superlink_port, keys, log, 0
+        self._known = frozenset(base64.b64encode(key).decode() for key in known_keys)
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
         app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._connected)
         app.router.redirect_slashes = False
-        config = uvicorn.Config(app, log_config=None, access_log=False, http="h11", ws="none", server_header=False, **files)
-        config.timeout_graceful_shutdown = 1
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # calls under way at the end are expected
-        try:
-            config.load()
-        except OSError as error:
-            self._socket.close()
-            raise UserError(f"server.pem and server.key in {keys} are not a certificate and its key: {error}") from None
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="proxy", daemon=True)
-        self._thread.start()
-        end = time.monotonic() + START_SECONDS
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > end:
-                self.stop()
-                raise UserError(f"the proxy on {options.host}:{options.port} does not start: is {keys}/ca.crt a certificate?")
-            time.sleep(0.01)
+        tls = (str(keys / "server.pem"), str(keys / "server.key")) if keys else None
+        self._web = WebServer(app, host, port, "--address", tls)
+        self.port, self.stop = self._web.port, self._web.stop
 
     @contextlib.asynccontextmanager
     async def _connected(self, app: Starlette) -> AsyncIterator[None]:
         """Holds the connections to the SuperLink while the proxy runs."""
-        keys = self._options.keys
-        secure = ssl.create_default_context(cafile=keys / "ca.crt") if keys else False
-        url = f"{'https' if keys else 'http'}://127.0.0.1:{self._options.superlink_port}/v1/fleet/"
+        secure = ssl.create_default_context(cafile=self._keys / "ca.crt") if self._keys else False
+        url = f"{'https' if self._keys else 'http'}://127.0.0.1:{self._superlink_port}/v1/fleet/"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         # trust_env=False: both ends are on this machine, so HTTPS_PROXY must not apply.
         async with httpx.AsyncClient(base_url=url, verify=secure, timeout=REPLY_SECONDS, trust_env=False, limits=limits) as self._link:
@@ -129,9 +90,9 @@ class Proxy:
 
     async def _refuse(self, request: Request, error: Exception | None = None, status: int = 404) -> Response:
         self.refused += 1
-        if self._options.log is not None and self.refused <= MAX_LOG_LINES:
+        if self._log is not None and self.refused <= MAX_LOG_LINES:
             host, path = request.client.host if request.client else "unknown", ascii(request.url.path)[:MAX_LOG_PATH]
-            with contextlib.suppress(OSError), self._options.log.open("a") as file:
+            with contextlib.suppress(OSError), self._log.open("a") as file:
                 file.write(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {host} {request.method} {path} refused with {status}\n")
         return Response(status_code=status)
 
@@ -150,9 +111,3 @@ class Proxy:
             return Response(status_code=503)  # SuperNodes try again after this one
         kept = {name: value for name, value in reply.headers.items() if name not in DROPPED_HEADERS}
         return Response(reply.content, reply.status_code, kept)
-
-    def stop(self) -> None:
-        """Closes the port and ends the thread."""
-        self._server.should_exit = True
-        self._thread.join(STOP_SECONDS)
-        self._socket.close()

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -18,21 +18,21 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from fedpg import named_arrays, trees
+from fedpg import named_arrays, simulate, trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalUpdate
-from fedpg.algorithms.selection import Participation, Selector, selector
+from fedpg.algorithms.selection import Selector, selector
 from fedpg.communication import Communication, measure
-from fedpg.envs.base import Federation
 from fedpg.errors import one_line
 from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Report, Task, Update, pack, read_answer
-from fedpg.flower.status import ABSENT
+from fedpg.flower.status import ABSENT, StatusWriter
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Problem
 from fedpg.rounds import (
     HEALTHY, Participants, Scores, SeedState, Stage, clear_counters, deployed_params, initial_state, run_round, stages_of_round, warm_up,
 )  # fmt: skip
-from fedpg.simulate import COMPILER_OPTIONS, PRECISION, Info, State, agents_of_seeds, prepared
+from fedpg.runs.setup import Prepared
+from fedpg.simulate import COMPILER_OPTIONS, PRECISION, Info, State, agents_of_seeds
 
 TRIES = 3
 """How often an exchange is tried in which agents answer, but with nothing that can be used."""
@@ -50,16 +50,8 @@ class Link(Protocol):
     def present(self) -> set[int]:
         """The agents that can be asked now."""
 
-    def ask(self, packets: dict[int, bytes], seconds: float) -> dict[int, bytes | str]:
-        """Sends every agent its packet; returns its answer, or one line that says why there is none, after at most `seconds`."""
-
-
-class Watcher(Protocol):
-    """Gets reports on the agents; see `fedpg.flower.status.StatusWriter`."""
-
-    def waiting(self, round: int, present: set[int], needed: int) -> None: ...
-    def asked(self, round: int, during: str, ids: list[int], sent: int) -> None: ...
-    def heard(self, agent: int, seconds: float, received: int, problem: str) -> None: ...
+    def ask(self, packets: dict[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | str]]:
+        """Sends every agent its packet; yields each agent's answer when it comes, or one line that says why there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +69,7 @@ class Rules:
 
 
 class RunTerms(NamedTuple):
-    """What all tasks of a run have in common.
-
-    Attributes:
-        run: the name under which agents keep their states.
-        config: the configuration for the agents, as TOML.
-        agents: N.
-    """
+    """What all tasks of a run have in common: its name, the agents' configuration as TOML, and N."""
 
     run: str
     config: str
@@ -91,13 +77,7 @@ class RunTerms(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What came back from one agent.
-
-    Attributes:
-        answered: whether an answer came.
-        tree: its content; None if there is none that can be used.
-        withheld: whether the agent keeps the content to itself.
-    """
+    """What came back from one agent: whether an answer came, its content if it can be used, and whether that was withheld."""
 
     answered: bool
     tree: Any
@@ -107,19 +87,13 @@ class Heard(NamedTuple):
 class RemoteAgents:
     """The agents of a run behind a link: sends them tasks, checks their answers, and records what goes wrong.
 
-    It is also the engine's event log, see `fedpg.events.EventLog`.
-
-    Args:
-        terms: what all tasks have in common.
-        rules: how agents are treated.
-        link: the way to them; may be set later.
-        watcher: gets reports; None for nobody.
+    It is also the engine's event log (`fedpg.events.EventLog`). The link may be set later.
     """
 
     live = True
 
-    def __init__(self, terms: RunTerms, rules: Rules, link: Link | None = None, watcher: Watcher | None = None) -> None:
-        self._terms, self._rules, self.link, self._watcher = terms, rules, link, watcher
+    def __init__(self, terms: RunTerms, rules: Rules, link: Link | None = None, status: StatusWriter | None = None) -> None:
+        self._terms, self.rules, self.link, self._status = terms, rules, link, status
         self._events: list[dict[str, Any]] = []
         self._serial = time.time_ns() // 1000  # above the serial numbers of earlier processes of this run
         self._round, self._during = 0, "warm-up"
@@ -129,58 +103,50 @@ class RemoteAgents:
         self._round, self._during = round, during
         noted, end = False, time.monotonic() + seconds
         while time.monotonic() < end and len(present := self.link.present()) < needed:
-            if self._watcher:
-                self._watcher.waiting(round, present, needed)
+            if self._status:
+                self._status.waiting(round, present, needed)
             if not noted:
                 self.note(None, f"{len(present)} of {needed} agents are there: waiting for the others")
                 noted = True
             time.sleep(LOOK_SECONDS)
 
     def ask(self, task: Task, content: Any, template: Any, ids: list[int], states: Any = None, keep: Any = None) -> list[Heard]:
-        """Sends `task` with the arrays of `content` to the agents `ids`.
+        """Sends `task` with the tree `content` to the agents `ids`; returns what came back, in the order of `ids`.
 
         Args:
             task: without what is different for every agent.
-            content: a tree, the same for all.
-            template: the tree of shapes that an answer must have.
+            content, template: the tree that all get, and the shapes of the tree that each must send back.
             ids: who is asked.
             states, keep: the numbers of the state that each starts from and of the one it must keep; None if it needs none.
-
-        Returns:
-            What came back from each, in the order of `ids`, in whatever order it came.
         """
         arrays, present, tasks, packets = named_arrays.flatten(content), self.link.present(), {}, {}
         for i, agent in enumerate(ids):
             if agent in present:
                 self._serial += 1
                 own = {} if states is None else {"from_state": int(states[i]), "keep_state": int(keep[i])}
-                common = {"run": self._terms.run, "config": self._terms.config, "seconds": self._rules.deadline}
+                common = {"run": self._terms.run, "config": self._terms.config, "seconds": self.rules.deadline}
                 tasks[agent] = msgspec.structs.replace(task, serial=self._serial, **common, **own)
                 packets[agent] = pack(tasks[agent], arrays)
-        if self._watcher:
-            self._watcher.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
-        began = time.monotonic()
-        answers = self.link.ask(packets, self._rules.deadline) if packets else {}
-        heard = []
-        for agent in ids:
-            if agent not in tasks:
-                self.note(agent, ABSENT)
-                heard.append(Heard(False, None))
-                continue
-            heard.append(self._read(agent, tasks[agent], answers.get(agent, "no answer"), template, time.monotonic() - began))
-        return heard
+        if self._status:
+            self._status.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
+        heard, began = dict.fromkeys(ids, Heard(False, None)), time.monotonic()
+        for agent in heard.keys() - packets.keys():
+            self.note(agent, ABSENT)
+        for agent, answer in self.link.ask(packets, self.rules.deadline) if packets else ():
+            heard[agent] = self._read(agent, tasks[agent], answer, template, time.monotonic() - began)
+        return list(heard.values())
 
     def _read(self, agent: int, task: Task, answer: bytes | str, template: Any, seconds: float) -> Heard:
         came, tree, problem = isinstance(answer, bytes), None, ""
         try:
             if not came:
                 raise Refused(answer)
-            tree = read_answer(answer, agent, task, template, self._rules.norm_bound, self.note)
+            tree = read_answer(answer, agent, task, template, self.rules.norm_bound, self.note)
         except Refused as refused:
             problem = str(refused)
             self.note(agent, f"refused: {problem}" if came else problem)
-        if self._watcher:
-            self._watcher.heard(agent, seconds, len(answer) if came else 0, problem)
+        if self._status:
+            self._status.heard(agent, seconds, len(answer) if came else 0, problem)
         return Heard(came, tree, withheld=came and tree is None and not problem)
 
     def note(self, agent: int | None, what: str) -> None:
@@ -200,13 +166,9 @@ class Server:
     """Runs one algorithm, on one seed, with agents on other machines. An engine like `fedpg.simulate.Simulator`.
 
     Args:
-        problem: what is learned; only its shapes are used here, unless the algorithm's server has an environment of its own.
-        algorithm: how.
-        federation: the server's own version of the agents; used only by servers with an environment of their own.
+        prepared: what is learned, and how. Its environments only give shapes, unless the algorithm's server has one of its own.
         remote: the agents.
-        rules: how agents are treated.
-        participation: how many agents take part in a round, and which.
-        withheld: whether all agents withhold their scores, so that nobody is asked.
+        withheld: whether all agents withhold their scores, so that no agent is asked.
 
     Attributes:
         withheld: also whether no agent that answered the last evaluation gave its scores.
@@ -215,18 +177,10 @@ class Server:
     seeds = rows = 1
     save_every = 0.0
 
-    def __init__(
-        self,
-        problem: Problem,
-        algorithm: Algorithm,
-        federation: Federation,
-        remote: RemoteAgents,
-        rules: Rules,
-        participation: Participation,
-        withheld: bool = False,
-    ) -> None:
-        self._problem, self._federation, self._remote, self._rules = problem, federation, remote, rules
-        self._measured, self._participation = algorithm, participation
+    def __init__(self, prepared: Prepared, remote: RemoteAgents, withheld: bool = False) -> None:
+        self._problem, algorithm_of, self._federation, self._participation = prepared
+        self._measured = algorithm = algorithm_of({})
+        self._remote, self._rules, problem = remote, remote.rules, self._problem
         self._algorithm = algorithm if algorithm.personal else _without_states(problem, algorithm)
         self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote
         self._programs: dict[Any, Callable[..., Any]] = {}
@@ -245,7 +199,7 @@ class Server:
 
     def blank(self, key: jax.Array) -> State:
         """The state before the warm-up, into which a checkpoint can be restored."""
-        agents = prepared(self._federation, agents_of_seeds(self._federation, key, 1))
+        agents = simulate.prepared(self._federation, agents_of_seeds(self._federation, key, 1))
         own = trees.take(agents, 0)
         count = trees.leading_axis(own)
         self._select = selector(self._participation, self._problem, self._algorithm, own)

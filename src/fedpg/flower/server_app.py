@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 import secrets
 import sys
@@ -12,11 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from fedpg.errors import UserError, require
 from fedpg.flower.agent import OWN_CODE, OWN_FIELDS
-from fedpg.flower.server import Link, RemoteAgents, Rules, RunTerms, Server, Watcher
+from fedpg.flower.server import Link, RemoteAgents, Rules, RunTerms, Server
 from fedpg.flower.status import STATUS_FILE, StatusWriter
 from fedpg.runs import config as configs
 from fedpg.runs.config import Config, to_toml
@@ -28,7 +27,7 @@ from fedpg.runs.training import Run, train
 RUN_NAME = "run-name"
 """The file with the name under which agents keep their states of this run."""
 OPTIONS = "serve.json"
-"""The file with the options of `fedpg serve`."""
+"""The file with the options of `fedpg serve` that the ServerApp needs: config, out, keys, rules."""
 PROCESS = "serverapp.pid"
 """The file with the number of the ServerApp's process, so that `fedpg serve` notices when it dies."""
 NOT_SENT = (*OWN_FIELDS, "engine", "track")
@@ -36,21 +35,6 @@ NOT_SENT = (*OWN_FIELDS, "engine", "track")
 
 MakeLink = Callable[[RunTerms, Callable[[str], None]], Link]
 """From what all tasks have in common, and a function that records a line as an event, to the link to the agents."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ServerOptions:
-    """What a server needs to know beyond the run itself."""
-
-    config: str
-    """The run's TOML file."""
-    out: str
-    """The run folder."""
-    address: str
-    """HOST:PORT where agents connect."""
-    keys: str | None
-    """The folder with the server's certificate and the agents' public keys; None: neither encryption nor authentication."""
-    rules: Rules
 
 
 def to_agents(config: Config) -> str:
@@ -81,13 +65,12 @@ def check(config: Config, rules: Rules) -> None:
     require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
 
 
-def make_server(config: Config, run: str, make_link: MakeLink, rules: Rules, watcher: Watcher | None = None) -> Server:
+def make_server(config: Config, run: str, make_link: MakeLink, rules: Rules, status: StatusWriter | None = None) -> Server:
     """The engine of a complete configuration; `run` is the name under which agents keep their states."""
-    problem, algorithm_of, federation, participation = prepare(config)
     terms = RunTerms(run, to_agents(config), config.agents)
-    remote = RemoteAgents(terms, rules, watcher=watcher)
+    remote = RemoteAgents(terms, rules, status=status)
     remote.link = make_link(terms, functools.partial(remote.note, None))
-    return Server(problem, algorithm_of({}), federation, remote, rules, participation, withheld=config.noise > 0)
+    return Server(prepare(config), remote, withheld=config.noise > 0)
 
 
 def train_remotely(
@@ -98,7 +81,7 @@ def train_remotely(
     rules: Rules = Rules(),  # noqa: B008 - frozen
     resume: bool = False,
     progress: Progress | None = None,
-    watcher: Watcher | None = None,
+    status: StatusWriter | None = None,
 ) -> Run:
     """Trains one policy with agents on other machines and writes a run folder, as `fedpg.train` does.
 
@@ -108,16 +91,16 @@ def train_remotely(
         make_link: makes the link to the agents.
         rules: how the server treats its agents.
         resume: continue from the folder's checkpoint.
-        progress: gets reports from the training loop.
-        watcher: gets reports on the agents.
+        progress: gets reports from the training loop; `status` by default.
+        status: gets reports on the agents.
     """
     check(config, rules)
 
     def make_engine(config: Config) -> Server:
-        return make_server(config, run_name(Path(out)), make_link, rules, watcher)
+        return make_server(config, run_name(Path(out)), make_link, rules, status)
 
     config = dataclasses.replace(config, engine=BETWEEN_MACHINES)
-    return train(config, out=out, resume=resume, progress=progress, make_engine=make_engine)
+    return train(config, out=out, resume=resume, progress=progress or status, make_engine=make_engine)
 
 
 def main(grid: Any, options_file: str, resume: bool) -> None:
@@ -125,19 +108,16 @@ def main(grid: Any, options_file: str, resume: bool) -> None:
     from fedpg.flower.keys import key_owner
     from fedpg.flower.link import FlowerLink
 
-    options = msgspec.json.decode(Path(options_file).read_bytes(), type=ServerOptions)
-    folder = RunFolder(Path(options.out))
+    options = json.loads(Path(options_file).read_bytes())
+    folder = RunFolder(Path(options["out"]))
     write_atomically(folder.federation / PROCESS, str(os.getpid()).encode())
     resume = resume and folder.config.exists()
-    config = Config(**configs.read(folder.config if resume else Path(options.config)))
+    config = Config(**configs.read(folder.config if resume else Path(options["config"])))
     status = StatusWriter(folder.federation / STATUS_FILE, resolve(config), folder.rows())
-    owner = key_owner(Path(options.keys)) if options.keys else lambda node: None
-
-    def make_link(terms: RunTerms, note: Callable[[str], None]) -> Link:
-        return FlowerLink(grid, terms, owner, note, status.arrived)
-
+    owner = key_owner(Path(options["keys"])) if options["keys"] else lambda node: None
+    make_link: MakeLink = lambda terms, note: FlowerLink(grid, terms, owner, note)  # noqa: E731
     try:
-        train_remotely(config, folder.path, make_link, rules=options.rules, resume=resume, progress=status, watcher=status)
+        train_remotely(config, folder.path, make_link, rules=Rules(**options["rules"]), resume=resume, status=status)
     except UserError as error:
         status.failed(str(error))
         print(f"fedpg: {error}", file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import threading
 import time
@@ -56,11 +55,6 @@ class AgentStatus(msgspec.Struct, forbid_unknown_fields=True):
         """Whether it could be asked when the server last looked."""
         return self.state not in ("not here yet", "absent")
 
-    @property
-    def well(self) -> bool:
-        """Whether nothing is wrong with it now."""
-        return self.state in ("present", "at work")
-
 
 class Point(msgspec.Struct, forbid_unknown_fields=True):
     """One evaluation: the rounds done, and the mean and the lowest return of the agents (None if they withhold it)."""
@@ -68,15 +62,6 @@ class Point(msgspec.Struct, forbid_unknown_fields=True):
     round: int
     total_return: float | None
     return_worst: float | None
-
-
-class Metrics(Point, forbid_unknown_fields=True):
-    """The last evaluation, with the costs of the run so far; `epsilon` is the privacy loss of an agent that missed no round."""
-
-    env_steps: float
-    floats_up: float
-    floats_down: float
-    epsilon: float | None = None
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,10 +93,11 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
         phase: what it is doing.
         state: the same as a sentence with numbers.
         round: rounds done.
-        rounds: R.
+        rounds: R; 0 while it is not known.
         agents: all of them, in order.
-        metrics: the last evaluation.
         curve: evaluations from the first to the last; long runs keep a part of them.
+        env_steps, floats_up, floats_down: the costs of the run until the last evaluation.
+        epsilon: the privacy loss until then of an agent that missed no round; None without noise.
         events: the last ones, the newest at the end.
         bytes_sent, bytes_received: packets to and from the agents, without what the network adds.
         began: UNIX time at which the server started.
@@ -123,10 +109,13 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     phase: Phase = "starting"
     state: str = "starting"
     round: int = 0
-    rounds: int | None = None
+    rounds: int = 0
     agents: list[AgentStatus] = []
-    metrics: Metrics | None = None
     curve: list[Point] = []
+    env_steps: float = 0.0
+    floats_up: float = 0.0
+    floats_down: float = 0.0
+    epsilon: float | None = None
     events: list[Event] = []
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -160,16 +149,11 @@ class StatusWriter:
         path: the file.
         config: what is run.
         rows: what metrics.jsonl holds already, for the curve of a resumed run.
-        every: the fewest seconds between two writes; the last change is always written.
     """
 
-    def __init__(self, path: Path, config: Config, rows: Sequence[dict[str, Any]] = (), every: float = 0.2) -> None:
-        self._path, self._every, self._written, self._timer = path, every, -math.inf, None
-        self._lock = threading.RLock()
-        self._everyone = config.participation == 1
-        self._asked: dict[int, float] = {}  # agent with a task -> when it was asked
-        self._answered: dict[int, float] = {}  # agent whose answer has come -> seconds
-        self._during = ""
+    def __init__(self, path: Path, config: Config, rows: Sequence[dict[str, Any]] = ()) -> None:
+        self._path, self._lock, self._everyone = path, threading.RLock(), config.participation == 1
+        self._during, self._asked, self._answers = "", list[int](), 0  # of the current exchange
         before = read_status(path)
         if before is None or len(before.agents) != config.agents:
             before = Status(agents=[AgentStatus(number) for number in range(config.agents)], began=time.time())
@@ -179,8 +163,6 @@ class StatusWriter:
             self._see(set())
             for row in rows:
                 self._add_point(row)
-
-    # From the server's engine
 
     def waiting(self, round: int, present: set[int], needed: int) -> None:
         """Fewer agents than needed are there."""
@@ -192,7 +174,7 @@ class StatusWriter:
     def asked(self, round: int, during: str, ids: list[int], sent: int) -> None:
         """The agents `ids` were given a task, `sent` bytes in all."""
         with self._change() as status:
-            self._during, self._answered, self._asked = during, {}, dict.fromkeys(ids, time.monotonic())
+            self._during, self._asked, self._answers = during, ids, 0
             everyone = self._everyone or during != "training"
             # Where all agents are wanted, those that were not asked are not there.
             self._see(set(ids) if everyone else {agent.number for agent in status.agents if agent.present} | set(ids))
@@ -201,32 +183,19 @@ class StatusWriter:
             status.round, status.bytes_sent = round, status.bytes_sent + sent
             self._describe_progress()
 
-    def arrived(self, agent: int) -> None:
-        """The answer of an agent has come; it is read when all have come."""
-        with self._change() as status:
-            if agent in self._asked and agent not in self._answered:
-                self._answered[agent] = time.monotonic() - self._asked[agent]
-                its = status.agents[agent]
-                its.state, its.seen, its.seconds = "present", time.time(), self._answered[agent]
-                self._describe_progress()
-
     def heard(self, agent: int, seconds: float, received: int, problem: str) -> None:
         """The answer of an agent was read, or its time is up; `problem` says why there is nothing to use."""
         with self._change() as status:
             its = status.agents[agent]
-            if received and agent not in self._answered:
-                self._answered[agent] = seconds
-                its.seen, its.seconds = time.time(), seconds
-            if not problem:
-                its.state, its.accepted = "present", its.accepted + 1
-            elif received:
-                its.state, its.refused, its.problem = "refused", its.refused + 1, one_line(problem)
-            else:
-                its.state, its.missed, its.problem = "no answer", its.missed + 1, one_line(problem)
+            if received:
+                self._answers, its.seen, its.seconds = self._answers + 1, time.time(), seconds
+            its.problem = one_line(problem) or its.problem
+            its.state = "present" if not problem else "refused" if received else "no answer"
+            its.accepted += its.state == "present"
+            its.refused += its.state == "refused"
+            its.missed += its.state == "no answer"
             status.bytes_received += received
             self._describe_progress()
-
-    # From the training loop
 
     @contextlib.contextmanager
     def running(self, config: Config, round: int) -> Iterator[None]:
@@ -262,15 +231,11 @@ class StatusWriter:
             new = Event(number, time.time(), place, agent, what, count)
             status.events = [*(known for known in status.events if known not in same), new][-MAX_EVENTS:]
 
-    # From the process that runs both
-
     def finished(self) -> None:
         """The run has come to its end, or was stopped."""
         done, rounds = self._status.round, self._status.rounds
-        if rounds is None or done >= rounds:
-            self._end("finished", f"finished: all {done} rounds are done")
-        else:
-            self._end("stopped", f"stopped after {done} of {rounds} rounds")
+        stopped = ("stopped", f"stopped after {done} of {rounds} rounds")
+        self._end(*(("finished", f"finished: all {done} rounds are done") if done >= rounds else stopped))
 
     def failed(self, reason: str) -> None:
         """The run has ended before its end."""
@@ -281,22 +246,19 @@ class StatusWriter:
             for agent in status.agents:
                 agent.state = "present" if agent.state == "at work" else agent.state
             status.phase, status.state = phase, state
-        self._write()
 
     def _describe_progress(self) -> None:
-        status, training = self._status, self._during == "training"
-        of = "" if status.rounds is None else f" of {status.rounds}"
-        what = f"round {status.round + 1}{of}" if training else "evaluating" if self._during == "evaluation" else self._during
+        status, names = self._status, {"training": f"round {self._status.round + 1} of {self._status.rounds}", "evaluation": "evaluating"}
         status.phase = "evaluating" if self._during == "evaluation" else "training"
-        status.state = f"{what}: {len(self._answered)} of {len(self._asked)} have answered"
+        status.state = f"{names.get(self._during, self._during)}: {self._answers} of {len(self._asked)} have answered"
 
     def _add_point(self, row: dict[str, Any]) -> None:
-        point = Point(row["round"], row["return"], row["return_worst"])
-        costs = (float(row[name]) for name in ("env_steps", "floats_up", "floats_down"))
-        self._status.metrics = Metrics(point.round, point.total_return, point.return_worst, *costs, row.get("epsilon"))
-        points = [*(known for known in self._status.curve if known.round < point.round), point]
+        status, point = self._status, Point(row["round"], row["return"], row["return_worst"])
+        status.env_steps, status.floats_up, status.floats_down = (float(row[name]) for name in ("env_steps", "floats_up", "floats_down"))
+        status.epsilon = row.get("epsilon")
+        points = [*(known for known in status.curve if known.round < point.round), point]
         # Still the whole run, with fewer points: the first and the last stay.
-        self._status.curve = [*points[:-1:2], point] if len(points) > MAX_POINTS else points
+        status.curve = [*points[:-1:2], point] if len(points) > MAX_POINTS else points
 
     def _see(self, present: set[int], now: float | None = None) -> None:
         """Records which agents are there; with `now`, they have just shown it."""
@@ -312,23 +274,7 @@ class StatusWriter:
         with self._lock:
             yield self._status
             self._status.changed = time.time()
-            left = self._every - (time.monotonic() - self._written)
-            if left <= 0:
-                self._write()
-            elif self._timer is None:
-                # Not a daemon: a process that ends now writes its last change first.
-                self._timer = threading.Timer(left, self._write)
-                try:
-                    self._timer.start()
-                except RuntimeError:  # no more threads
-                    self._write()
-
-    def _write(self) -> None:
-        """Replaces the file: a reader sees the old content or the new, never a part. No fsync: nothing is lost with it."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer, self._written = None, time.monotonic()
+            # A reader sees the old content or the new, never a part. No fsync: after a crash nobody needs the file.
             temporary = self._path.with_name(f".{self._path.name}.tmp")
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)

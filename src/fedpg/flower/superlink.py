@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -12,14 +13,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
-
 from fedpg.errors import UserError, require
 from fedpg.flower import processes
 from fedpg.flower.keys import agent_keys, flower_key
 from fedpg.flower.processes import Child
-from fedpg.flower.proxy import Proxy, ProxyOptions
-from fedpg.flower.server_app import OPTIONS, PROCESS, ServerOptions
+from fedpg.flower.proxy import Proxy
+from fedpg.flower.server import Rules
+from fedpg.flower.server_app import OPTIONS, PROCESS
 from fedpg.flower.status import STATUS_FILE, read_status
 from fedpg.runs.folder import RunFolder, write_atomically
 
@@ -44,25 +44,29 @@ class SuperLink:
     """A running SuperLink with our ServerApp on it.
 
     Args:
-        options: what it serves.
+        config: the run's TOML file.
+        out: the run folder.
+        address: HOST:PORT where agents connect.
+        keys: the folder with the server's certificate and the agents' public keys; None: neither encryption nor authentication.
+        rules: how agents are treated.
         resume: whether the run continues from its checkpoint.
     """
 
-    def __init__(self, options: ServerOptions, resume: bool) -> None:
-        self._folder = RunFolder(Path(options.out)).federation
-        self._keys = Path(options.keys) if options.keys else None
-        host, port = processes.split_address(options.address)
+    def __init__(self, config: Path, out: Path, address: str, keys: Path | None, rules: Rules, resume: bool) -> None:
+        self._folder, self._keys = RunFolder(out).federation, keys
+        host, port = processes.split_address(address)
         self._home, self._port, self._proxy = self._folder / "flower", processes.free_port(), None
         for stale in (PROCESS, STATUS_FILE):
             (self._folder / stale).unlink(missing_ok=True)
         self._child = Child(self._command(), self._folder / "superlink.log", self._home)
         self._tries, self._round = 0, -1
         try:
-            write_atomically(self._folder / OPTIONS, msgspec.json.encode(options))
+            paths = {"config": str(config.resolve()), "out": str(out.resolve()), "keys": str(keys.resolve()) if keys else None}
+            write_atomically(self._folder / OPTIONS, json.dumps(paths | {"rules": dataclasses.asdict(rules)}).encode())
             processes.wait_until_open(self._port, self._child)
             self._write_connection()
             known = self._register_keys()
-            self._proxy = Proxy(ProxyOptions(host, port, self._port, self._keys, known, self._folder / "proxy.log"))
+            self._proxy = Proxy(host, port, self._port, keys, known, self._folder / "proxy.log")
             self._submit(resume)
         except BaseException:
             self.stop()
