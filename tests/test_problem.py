@@ -17,12 +17,12 @@ from fedpg.gradients import batch, exact, hvp, visits
 from fedpg.gradients.baselines import DECAY
 from fedpg.gradients.batch import Batch
 from fedpg.gradients.visits import Visits
-from fedpg.policies import categorical, gaussian, softmax
+from fedpg.policies import categorical, softmax
 from fedpg.problem import policy_gradient
 from helpers import enumeration
 from helpers.compare import assert_trees_close, largest_difference, normal_like
 from helpers.enumeration import DISCOUNT, HORIZON, softmax_table
-from helpers.worlds import CLOCK, POINT, clock
+from helpers.worlds import CLOCK, clock
 
 TINY = environment("tiny", 2, 2)
 POLICY = softmax(TINY)
@@ -86,7 +86,7 @@ def test_evaluation_of_a_finite_mdp_is_exact() -> None:
 @pytest.mark.parametrize(("baseline", "weights"), [("none", "trajectory"), ("value", "trajectory"), ("value", "prefix")])
 def test_sampled_gradients_average_to_the_exact_one(baseline: str, weights: str) -> None:
     """Mean over many samples of g, and of F at other params, within 4.5 standard errors: rollout and estimator together."""
-    mdp, problem, count = enumeration.tiny_mdp(), tiny_problem(batch_size=2, baseline=baseline, weights=weights), 4000
+    mdp, problem, count = enumeration.tiny_mdp(), tiny_problem(batch_size=2, baseline=baseline, importance=weights), 4000
     there = {"logits": PARAMS["logits"] + jnp.array([[0.3, -0.2], [-0.4, 0.1]])}
     _, memory = jax.jit(problem.sample)(jax.random.key(9), PARAMS, mdp, problem.init_memory())
 
@@ -101,7 +101,7 @@ def test_sampled_gradients_average_to_the_exact_one(baseline: str, weights: str)
         assert (np.abs(error) <= 4.5 * np.asarray(estimates.std(0)) / np.sqrt(count)).all()
 
 
-@pytest.mark.parametrize(("option", "kept"), [({}, Visits), ({"baseline": "time"}, Batch), ({"weights": "prefix"}, Batch)])
+@pytest.mark.parametrize(("option", "kept"), [({}, Visits), ({"baseline": "time"}, Batch), ({"importance": "prefix"}, Batch)])
 def test_trajectories_are_kept_only_where_counts_do_not_suffice(option: dict, kept: type) -> None:
     problem = tiny_problem(**option)
     sample, _ = jax.eval_shape(problem.sample, KEY, PARAMS, enumeration.tiny_mdp(), problem.init_memory())
@@ -113,7 +113,7 @@ def test_trajectories_are_kept_only_where_counts_do_not_suffice(option: dict, ke
 )
 def test_options_reach_the_estimators(module: ModuleType, weights: str, cap: float) -> None:
     """The problem's functions are those of `gradients`, with its discount, kind of weight and cap."""
-    problem = tiny_problem(batch_size=3, weights=weights, weight_cap=cap)
+    problem = tiny_problem(batch_size=3, importance=weights, weight_cap=cap)
     there, vector = normal_like(3, PARAMS), normal_like(2, PARAMS)
     discount = {"discount": DISCOUNT} if module is batch else {}  # visits were discounted as they were counted
 
@@ -142,9 +142,19 @@ def test_normalise_standardises_the_batch() -> None:
     assert np.abs(g[0]["logits"]).max() > 1e-2
 
 
-def test_step_floats_counts_observation_action_and_reward() -> None:
-    assert tiny_problem().step_floats == 3
-    assert policy_gradient(POINT, gaussian(POINT), horizon=2, discount=0.9).step_floats == 3 + 2 + 1
+def test_whole_trajectories_on_request_give_the_same_gradient() -> None:
+    """The same keys visit the same states, whether visits are counted or trajectories kept."""
+    counted = tiny_problem(batch_size=3, baseline="value")
+    whole = counted.trajectories()
+
+    @jax.jit
+    def gradients(mdp: MDP) -> list:
+        samples = [problem.sample(KEY, PARAMS, mdp, problem.init_memory())[0] for problem in (counted, whole)]
+        assert [type(sample) for sample in samples] == [Visits, Batch]
+        return [problem.gradient(sample, PARAMS) for problem, sample in zip((counted, whole), samples, strict=True)]
+
+    assert_trees_close(*gradients(enumeration.tiny_mdp()), rtol=1e-5, atol=1e-6)
+    assert whole.trajectories().sample is whole.sample
 
 
 @pytest.mark.parametrize(
@@ -155,7 +165,7 @@ def test_step_floats_counts_observation_action_and_reward() -> None:
         ({"discount": 0.0}, "discount must be in"),
         ({"discount": 1.01}, "discount must be in"),
         ({"weight_cap": 0.0}, "weight-cap must be above 1"),
-        ({"weights": "prefx"}, "unknown weights 'prefx': did you mean 'prefix'"),
+        ({"importance": "prefx"}, "unknown weights 'prefx': did you mean 'prefix'"),
         ({"baseline": "valu"}, "unknown baseline 'valu': did you mean 'value'"),
     ],
 )

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from fedpg.algorithms import ALGORITHMS
+from fedpg.envs.base import Federation
 from fedpg.policies import gaussian
 from fedpg.problem import policy_gradient
-from fedpg.simulate import Simulator
-from fedpg.simulate_plain import Debug
+from fedpg.simulate import simulator
+from fedpg.simulate_plain import PlainSimulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SELDOM, claims, each, make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare, widths
@@ -22,61 +23,59 @@ def problem_of(environment):
     return policy_gradient(environment, gaussian(TRACED, hidden=(4,)), **SETTINGS)
 
 
-def host_engine(name: str, host: SlideHost, kind: type = Simulator, seeds: int = 2, **settings):
+KEY = jax.random.key(0)
+
+
+def hosted_sim(name: str, host: SlideHost, engine=simulator, seeds: int = 2, **settings):
     problem = problem_of(hosted(host))
-    algorithm = make(name, problem, **settings)
-    return kind(problem, algorithm, lambda key: members(3), prepare=prepare, host=host, seeds=seeds)
+    agents = Federation(problem.environment, lambda key, seed: members(3), prepare)
+    return engine(problem, make(name, problem, **settings), agents, seeds=seeds)
 
 
 @pytest.mark.parametrize(
     "name", each((name for name in ALGORITHMS if claims(name, "slide")), (*SELDOM, "fedsvrpg-s", "fedpg-br", "fast-fedpg"))
 )
 def test_every_algorithm_runs_as_if_traced(name):
-    engine = host_engine(name, SlideHost())
+    sim = hosted_sim(name, SlideHost())
     problem = problem_of(TRACED)
-    plain = Simulator(problem, make(name, problem), lambda key: widths(3), seeds=2)
-    for one in (engine, plain):
-        one.start()
-        one.advance(0, 2)
-    assert_trees_close(engine.state(), plain.state(), rtol=1e-3, atol=1e-4)
-    assert_trees_close(engine.evaluate(2), plain.evaluate(2), rtol=1e-3, atol=1e-4)
-    assert engine.traffic == plain.traffic
+    plain = simulator(problem, make(name, problem), widths(3), seeds=2)
+    (state, _), (traced, _) = (one.run(one.init(KEY), 2) for one in (sim, plain))
+    assert_trees_close(state.rows, traced.rows, rtol=1e-3, atol=1e-4)
+    assert_trees_close(sim.evaluate(state), plain.evaluate(traced), rtol=1e-3, atol=1e-4)
+    assert sim.communication(state) == plain.communication(traced)
 
 
-@pytest.mark.parametrize("kind", [Simulator, pytest.param(Debug, marks=pytest.mark.slow)])
-def test_an_agent_whose_environment_fails_is_left_out_for_that_round(kind):
+@pytest.mark.parametrize("engine", [simulator, pytest.param(PlainSimulator, marks=pytest.mark.slow)])
+def test_an_agent_whose_environment_fails_is_left_out_for_that_round(engine):
     host = SlideHost()
-    engine = host_engine("pavg", host, kind, seeds=1)
-    engine.start()
-    engine.advance(0, 1)
+    sim = hosted_sim("pavg", host, engine, seeds=1)
+    state, _ = sim.run(sim.init(KEY), 1)
     host.broken = {1}
-    engine.advance(1, 1)
+    state, info = sim.run(state, 1)
     host.broken = set()
-    engine.advance(2, 1)
-    state, events = engine.state(), engine.log.take()
-    assert state.refused.tolist() == [[0, 1, 0]]
-    assert state.failed.tolist() == [-1]
+    assert info.refused.tolist() == [[0, 1, 0]]
+    state, info = sim.run(state, 1)
+    events = sim.events.take()
+    assert info.refused.tolist() == [[0, 0, 0]]
+    assert state.rows.failed.tolist() == [-1]
     assert {(e["round"], e["during"], e["seed"], e["agent"], e["what"]) for e in events} == {(1, "training", 0, 1, "broken")}
-    assert engine.log.take() == []
-    assert np.isfinite(state.info.usage.total_return).all()
+    assert sim.events.take() == []
+    assert np.isfinite(info.local.usage.total_return).all()
 
 
 def test_an_agent_that_fails_in_an_evaluation_has_no_return():
     host = SlideHost()
-    engine = host_engine("pavg", host)
-    engine.start()
+    sim = hosted_sim("pavg", host)
+    state = sim.init(KEY)
     host.broken = {4}
-    scores = engine.evaluate(0)
-    assert np.isnan(scores.total_return).tolist() == [[False] * 3, [False, True, False]]
-    assert {(e["during"], e["seed"], e["agent"]) for e in engine.log.take()} == {("evaluation", 1, 1)}
+    assert np.isnan(sim.evaluate(state).returns).tolist() == [[False] * 3, [False, True, False]]
+    assert {(e["during"], e["seed"], e["agent"]) for e in sim.events.take()} == {("evaluation", 1, 1)}
 
 
-def test_going_on_from_a_state_is_going_on(tmp_path):
-    one, other = host_engine("fedsvrpg-m", SlideHost()), host_engine("fedsvrpg-m", SlideHost())
-    one.start()
-    one.advance(0, 2)
-    other.load(one.state())
-    one.advance(2, 2)
-    other.advance(2, 2)
-    for x, y in zip(jax.tree.leaves(one.state()), jax.tree.leaves(other.state()), strict=True):
+def test_going_on_from_a_state_is_going_on():
+    one, other = (hosted_sim("fedsvrpg-m", SlideHost()) for _ in range(2))
+    state, _ = one.run(one.init(KEY), 2)
+    loaded = other.blank(KEY)._replace(round=state.round, rows=jax.tree.map(np.asarray, state.rows))
+    ends = [one.run(state, 2)[0].rows, other.run(loaded, 2)[0].rows]
+    for x, y in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_array_equal(x, y)

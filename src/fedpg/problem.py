@@ -16,10 +16,10 @@ from fedpg.envs.base import Environment
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
-from fedpg.gradients import batch, exact, hvp, visits
-from fedpg.gradients import dishonest as suspects
-from fedpg.gradients.estimator import Choices, Usage, total_usage
+from fedpg.gradients import batch, exact, hvp, tabular
+from fedpg.gradients.batch import Choices, Usage, total_usage
 from fedpg.gradients.exact import Exact
+from fedpg.gradients.dishonest import sampler as dishonest_sampler
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import KINDS, Weights
 from fedpg.policies.base import Policy
@@ -117,11 +117,13 @@ def policy_gradient(
     choose("weights", importance, KINDS)
     require(importance != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: with 1 they are all 1")
     choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, importance, weight_cap, watch_observations)
-    counted = count_visits and not dishonest and visits.applies(environment, policy, choices)
+    counted = count_visits and not dishonest and tabular.applies(environment, policy, choices)
     if counted:
-        estimator = visits.estimator(environment, policy, choices)
+        estimator = tabular.estimator(environment, policy, choices)
     else:
-        estimator = batch.estimator(environment, policy, choices, *((suspects.trajectories,) if dishonest else ()))
+        draw = dishonest_sampler(environment, policy, horizon) if dishonest else None
+        estimator = batch.estimator(environment, policy, choices, draw)
+    episodes = batch.sampler(environment, policy, horizon)
 
     def weighted_gradient(sample: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
         f, statistics = estimator.weighted_gradient(sample, params, behaviour)
@@ -131,8 +133,7 @@ def policy_gradient(
         return hvp.hessian_vector(lambda at, behaviour: weighted_gradient(sample, at, behaviour)[0], params, vector)
 
     def evaluate_episodes(key: jax.Array, params: Params, agent: Any) -> Evaluation:
-        keys = jax.random.split(key, eval_episodes)
-        reward = batch.trajectories(environment, policy, horizon, keys, params, agent).reward
+        reward = episodes(jax.random.split(key, eval_episodes), params, agent).reward
         discounted = jax.vmap(returns_to_go, (0, None))(reward, discount)[:, 0]
         return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
 

@@ -254,8 +254,11 @@ class Simulator:
 
     def communication(self, state: State) -> Communication:
         """How many numbers one row sends."""
-        algorithm = self._algorithm_of(trees.take(self._row_arrays.setting, 0))
-        return measure(self._problem, algorithm, trees.take(state.agents, 0), self._participation)
+        return measure(self._problem, self._first_algorithm(), trees.take(state.agents, 0), self._participation)
+
+    def _first_algorithm(self) -> Algorithm:
+        # Settings as arrays: NumPy's float64 would pass for a plain number that is known before tracing.
+        return self._algorithm_of(jax.tree.map(jnp.asarray, trees.take(self._row_arrays.setting, 0)))
 
     def lower(self, state: State) -> jax.stages.Lowered:
         """The program of `run` on the first chunk of rows, lowered but not compiled: `sim.lower(state).as_text()` shows it."""
@@ -284,6 +287,8 @@ class Simulator:
         if self._placed[0] is first:
             return self._placed[1]
         if not self.chunk:
+            # An error here says early what this participation cannot do.
+            selector(self._participation, self._problem, self._first_algorithm(), trees.take(agents, 0))
             budget = memory.HOST_BUDGET if self._host else memory.memory_budget(self._devices[0]) * len(self._devices)
             most = self._most or budget // memory.row_bytes(self._problem, agents)
             self.chunk = memory.chunk_size(self.rows, most, len(self._devices))

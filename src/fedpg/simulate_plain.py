@@ -94,6 +94,7 @@ class PlainSimulator:
         with stage("drawing the agents"):
             agents = prepared(self._agents, agents_of_seeds(self._agents, key, self.seeds))
         agents = jax.tree.map(jnp.asarray, agents)
+        selector(self._participation, self._problem, self._algorithm, trees.take(agents, 0), self._call)
         self.events = EventLog(self._host, jax.tree.leaves(agents)[0].shape[1])
         rows = []
         for seed in range(self.seeds):

@@ -12,8 +12,8 @@ from fedpg.algorithms.fednpg import fednpg
 from fedpg.algorithms.pavg_exact import pavg_npg, pavg_projected, pavg_softmax
 from fedpg.envs.tabular import MDP, environment
 from fedpg.errors import UserError
-from fedpg.exact_problem import exact_problem
 from fedpg.gradients import exact
+from fedpg.problem import exact_policy_gradient
 from helpers.enumeration import softmax_table
 from helpers.federations import SMALL
 
@@ -32,7 +32,7 @@ def agents(count: int, same_kernel: bool = False) -> MDP:
 
 
 def problem_of(policy=SOFTMAX, horizon=None):
-    return exact_problem(WORLD, policy, discount=DISCOUNT, horizon=horizon)
+    return exact_policy_gradient(WORLD, policy, discount=DISCOUNT, horizon=horizon)
 
 
 def after(algorithm, params, members, rounds=1):

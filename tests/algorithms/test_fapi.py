@@ -12,7 +12,7 @@ from fedpg.algorithms.fapi import fapi
 from fedpg.envs import family
 from fedpg.envs.tabular import MDP, environment
 from fedpg.errors import UserError
-from fedpg.exact_problem import exact_problem
+from fedpg.problem import exact_policy_gradient
 from helpers.compare import random_params
 from helpers.federations import SMALL
 
@@ -23,7 +23,7 @@ ENVIRONMENT = KIND.environment(OPTIONS)
 
 
 def problem_of(policy):
-    return exact_problem(ENVIRONMENT, policies.make(policy, ENVIRONMENT), discount=DISCOUNT)
+    return exact_policy_gradient(ENVIRONMENT, policies.make(policy, ENVIRONMENT), discount=DISCOUNT)
 
 
 def rounds(algorithm, problem, agents, count):
@@ -85,7 +85,7 @@ def test_a_round_is_the_mean_of_the_improved_policies(policy, improvement, mixin
 def test_agents_that_agree_reach_the_optimum(policy, settings):
     """A chain: going back pays 0.2 at once, going on pays 1 from its end. Within 2 % of what value iteration finds."""
     world = environment("chain", 6, 2)
-    problem = exact_problem(world, policies.make(policy, world), discount=DISCOUNT)
+    problem = exact_policy_gradient(world, policies.make(policy, world), discount=DISCOUNT)
     on = np.minimum(np.arange(6) + 1, 5)
     transition = np.stack([np.eye(6)[[0] * 6], np.eye(6)[on]], axis=1)
     reward = np.stack([np.full(6, 0.2), np.eye(6)[5]], axis=1)

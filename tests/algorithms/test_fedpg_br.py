@@ -60,7 +60,7 @@ def test_measured_thresholds_keep_a_share_of_the_agents():
 
 
 def run(small, algorithm, rounds=3, **more):
-    engine = Simulator(small.problem, algorithm, small.agents_of, seeds=1, **more)
+    engine = Simulator(small.problem, algorithm, small.agents, seeds=1, **more)
     engine.start()
     engine.advance(0, rounds)
     return engine.state()
@@ -80,7 +80,7 @@ def test_the_inner_loop_by_hand(place, float64):
     """Exact gradients of quadratics: v = g_s(th_n) - g_s(theta_r) + mean_i g_i(theta_r), g_s that of the server's own bowl."""
     small, eta, inner = bowl(), 0.1, 4
     algorithm = fedpg_br(small.problem, local_lr=eta, local_steps=2, inner_steps=inner, filtered=False, server_environment=place)
-    engine = Simulator(small.problem, algorithm, small.agents_of)
+    engine = Simulator(small.problem, algorithm, small.agents)
     engine.start()
     engine.advance(0, 3)
     bowls = trees.take(engine.agents(), 0)
@@ -98,7 +98,7 @@ def test_the_inner_loop_by_hand(place, float64):
 def server_updates(small, count=4000, **more):
     """The server's part of a round, for many keys."""
     algorithm = fedpg_br(small.problem, local_lr=0.1, **more)
-    agents = small.agents_of(jax.random.key(1))
+    agents = small.agents(jax.random.key(1))
     state, _ = algorithm.init(jnp.ones(4))
     state, _ = algorithm.aggregate(state, jnp.tile(jnp.arange(4.0), (3, 1)), jnp.ones(3))
     after, info = jax.jit(jax.vmap(algorithm.server_update, (0, None, None)))(jax.random.split(jax.random.key(0), count), state, agents)
@@ -130,9 +130,9 @@ def test_a_geometric_number_of_inner_steps():
 def test_the_servers_own_environment_is_honest():
     """Among suspects that flip their rewards the server's samples, and so its correction, are those of the true environments."""
     small, doubted = rl("random-mdp", baseline="none", batch_size=1), rl("random-mdp", baseline="none", batch_size=1, attackable=True)
-    agents, key = small.agents_of(jax.random.key(1)), jax.random.key(2)
+    agents, key = small.agents(jax.random.key(1)), jax.random.key(2)
     params = small.problem.init_params(key)
-    everyone_lies = attacks.suspected(small.agents_of, 1, 3)(jax.random.key(1))
+    everyone_lies = attacks.suspected(small.agents, 1, 3)(jax.random.key(1))
     found = []
     for problem, members in ((small.problem, agents), (doubted.problem, everyone_lies)):
         algorithm = fedpg_br(problem, local_lr=0.5, local_steps=3)

@@ -12,17 +12,9 @@ from fedpg.envs.tabular import environment
 from fedpg.gradients.rollout import rollout
 from fedpg.keys import Purpose, agent_key
 from fedpg.policies import softmax
-from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
 from helpers.enumeration import softmax_table
-from helpers.federations import SMALL, bowl, make, rl
-
-
-def run(small, algorithm, rounds=4, seeds=2, **settings):
-    engine = Simulator(small.problem, algorithm, small.agents_of, seeds=seeds, **settings)
-    engine.start()
-    engine.advance(0, rounds)
-    return engine
+from helpers.federations import SMALL, bowl, make, rl, run
 
 
 @pytest.mark.parametrize(
@@ -30,15 +22,15 @@ def run(small, algorithm, rounds=4, seeds=2, **settings):
 )
 def test_fedsvrpg_m_with_beta_one_is_pavg_bit_for_bit(world):
     small = SMALL[world]()
-    momentum, plain = run(small, make("fedsvrpg-m", small.problem, beta=1.0)), run(small, make("pavg", small.problem))
-    assert_trees_close(momentum.state().server.shared.params, plain.state().server.shared.params)
-    assert_trees_close(momentum.state().info.usage, plain.state().info.usage)
+    momentum, plain = (run(small, make(name, small.problem, **more), 4, 2) for name, more in (("fedsvrpg-m", {"beta": 1.0}), ("pavg", {})))
+    assert_trees_close(momentum.shared.params, plain.shared.params)
+    assert_trees_close(momentum.info.local.usage, plain.info.local.usage)
 
 
 def test_beta_close_to_one_is_close_to_pavg():
     small = SMALL["random-mdp"]()
-    near = run(small, make("fedsvrpg-m", small.problem, beta=1.0 - 1e-6, u0_batches=0)).state().server.shared.params
-    assert_trees_close(near, run(small, make("pavg", small.problem)).state().server.shared.params, atol=1e-4)
+    near = run(small, make("fedsvrpg-m", small.problem, beta=1.0 - 1e-6, u0_batches=0), 4, 2).shared.params
+    assert_trees_close(near, run(small, make("pavg", small.problem), 4, 2).shared.params, atol=1e-4)
 
 
 def test_one_agent_one_local_step_is_storm():
@@ -46,8 +38,8 @@ def test_one_agent_one_local_step_is_storm():
     beta, eta, rounds = 0.3, 0.05, 4
     small = rl("random-mdp", agents=1, batch_size=1, baseline="none")
     algorithm = make("fedsvrpg-m", small.problem, beta=beta, local_lr=eta, local_steps=1, u0_batches=2)
-    engine = run(small, algorithm, rounds, seeds=1)
-    agent = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), engine.agents())
+    ran = run(small, algorithm, rounds)
+    agent = jax.tree.map(lambda x: jnp.asarray(x[0, 0]), ran.state.agents)
     world = environment("random-mdp", 5, 5)
 
     def score_sum(logits, tau):
@@ -65,16 +57,16 @@ def test_one_agent_one_local_step_is_storm():
 
     theta = np.zeros((5, 5))
     previous = theta
-    warm = jax.random.split(agent_key(0, 0, 0, 0, Purpose.WARMUP), 2)
+    warm = jax.random.split(agent_key(jax.random.key(0), 0, 0, 0, Purpose.WARMUP), 2)
     u = np.mean([score_sum(theta, draw(key, theta)) for key in warm], axis=0)
     for r in range(rounds):
-        tau = draw(jax.random.split(agent_key(0, 0, r, 0), 1)[0], theta)
+        tau = draw(jax.random.split(agent_key(jax.random.key(0), 0, r, 0), 1)[0], theta)
         old, new = softmax_table(previous), softmax_table(theta)
         w = np.prod([old[s, a] / new[s, a] for s, a in zip(tau.observation, tau.action, strict=True)])
         u = score_sum(theta, tau) + (1 - beta) * (u - w * score_sum(previous, tau))
         previous, theta = theta, theta + eta * u
-    np.testing.assert_allclose(engine.state().server.shared.params["logits"][0], theta, rtol=2e-4, atol=2e-6)
-    np.testing.assert_allclose(engine.state().server.shared.direction["logits"][0], u, rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(ran.shared.params["logits"][0], theta, rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(ran.shared.direction["logits"][0], u, rtol=2e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["fedsvrpg-m", "fedhapg-m", "heavy-ball", "pavg"])
@@ -83,8 +75,8 @@ def test_recursions_on_quadratics_by_hand(name, float64):
     beta, eta, steps, rate, rounds = 0.3, 0.1, 3, 0.5, 4
     small = bowl()
     settings = {"local_lr": eta, "global_lr": rate, "local_steps": steps} | ({} if name == "pavg" else {"beta": beta, "u0_batches": 1})
-    engine = run(small, make(name, small.problem, **settings), rounds, seeds=1)
-    bowls = trees.take(engine.agents(), 0)
+    ran = run(small, make(name, small.problem, **settings), rounds)
+    bowls = trees.take(ran.state.agents, 0)
 
     def g(i, theta):
         return -bowls.curvature[i] @ (theta - bowls.centre[i])
@@ -110,18 +102,15 @@ def test_recursions_on_quadratics_by_hand(name, float64):
             ends.append(local)
         u = np.mean([end - theta for end in ends], axis=0) / (eta * steps)
         previous, theta = theta, theta + rate * u
-    np.testing.assert_allclose(engine.state().server.shared.params[0], theta, rtol=1e-12)
+    np.testing.assert_allclose(ran.shared.params[0], theta, rtol=1e-12)
 
 
 def test_pooled_reaches_the_common_optimum_pavg_does_not_and_local_only_the_own_ones():
     small = bowl()
-    params = {}
-    for name in ("pooled", "pavg", "local-only"):
-        engine = run(small, make(name, small.problem, local_lr=0.1, local_steps=10), 200, seeds=1)
-        params[name] = engine
-    bowls = trees.take(params["pavg"].agents(), 0)
+    ran = {name: run(small, make(name, small.problem, local_lr=0.1, local_steps=10), 200) for name in ("pooled", "pavg", "local-only")}
+    bowls = trees.take(ran["pavg"].state.agents, 0)
     common = np.linalg.solve(bowls.curvature.sum(0), np.einsum("nij,nj->i", bowls.curvature, bowls.centre))
-    np.testing.assert_allclose(params["pooled"].state().server.shared.params[0], common, atol=1e-4)
-    np.testing.assert_allclose(params["local-only"].state().agents.params[0], bowls.centre, atol=1e-4)
-    assert np.abs(params["pavg"].state().server.shared.params[0] - common).max() > 0.01
-    assert params["pooled"].evaluate(200).grad_norm_sq[0] < 1e-6
+    np.testing.assert_allclose(ran["pooled"].shared.params[0], common, atol=1e-4)
+    np.testing.assert_allclose(ran["local-only"].state.rows.agents.params[0], bowls.centre, atol=1e-4)
+    assert np.abs(ran["pavg"].shared.params[0] - common).max() > 0.01
+    assert ran["pooled"].sim.evaluate(ran["pooled"].state).grad_norm_sq[0] < 1e-6

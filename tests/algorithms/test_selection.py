@@ -6,15 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fedpg.exact_problem import exact_problem
 
 from fedpg import policies, trees
 from fedpg.algorithms import pavg
 from fedpg.algorithms.selection import Participation, preference, report_of, selector
 from fedpg.envs import family
 from fedpg.keys import Moment
-from fedpg.problem import policy_gradient
-from fedpg.simulate import Simulator
+from fedpg.problem import exact_policy_gradient, policy_gradient
+from fedpg.simulate import simulator
 from helpers.compare import random_params
 from helpers.worlds import CLOCK, clock
 
@@ -23,7 +22,7 @@ KIND = family("random-mdp")
 OPTIONS = KIND.options(states=3, actions=2, reward_heterogeneity=1.0)
 ENVIRONMENT = KIND.environment(OPTIONS)
 POLICY = policies.make("softmax", ENVIRONMENT)
-PROBLEM = exact_problem(ENVIRONMENT, POLICY, discount=DISCOUNT)
+PROBLEM = exact_policy_gradient(ENVIRONMENT, POLICY, discount=DISCOUNT)
 AGENTS = KIND.agents(jax.random.key(5), 6, 1.0, OPTIONS)
 PARAMS = random_params(POLICY, 3)
 
@@ -90,8 +89,8 @@ def test_who_is_taken_does_not_depend_on_the_order_of_the_agents(rule):
     select = selector(Participation(0.5, rule), PROBLEM, pavg(PROBLEM, local_lr=0.1), AGENTS)
     turned = jnp.array([4, 2, 0, 5, 1, 3])
     reports = jax.jit(jax.vmap(lambda agent: select.report(jax.random.key(0), PARAMS, agent)[0]))(AGENTS)
-    straight = select.elected(jnp.arange(6), reports)
-    other = turned[select.elected(jnp.arange(6), reports[turned])]
+    straight = select.choose(jnp.arange(6), reports)
+    other = turned[select.choose(jnp.arange(6), reports[turned])]
     assert sorted(straight.tolist()) == sorted(other.tolist())
     best = np.argsort(-np.asarray(preference(rule, reports)))[:3]
     assert sorted(straight.tolist()) == sorted(best.tolist())
@@ -99,11 +98,11 @@ def test_who_is_taken_does_not_depend_on_the_order_of_the_agents(rule):
 
 def test_candidates_are_drawn_uniformly_and_ties_broken_at_random():
     select = selector(Participation(0.34, "power-of-choice", 0.67), PROBLEM, pavg(PROBLEM, local_lr=0.1), AGENTS)
-    assert (select.taking_part, select.reporting) == (2, 4)
+    assert (select.participants, select.reporting) == (2, 4)
 
     def one(round):
-        drawn = select.drawn(Moment(0, 0, round), 6)
-        return drawn, select.elected(drawn, jnp.zeros(4))
+        drawn = select.draw(Moment(jax.random.key(0), 0, round), 6)
+        return drawn, select.choose(drawn, jnp.zeros(4))
 
     candidates, taken = jax.jit(jax.vmap(one))(jnp.arange(3000))
     assert all(len(set(row)) == 4 for row in candidates.tolist())
@@ -122,15 +121,14 @@ def test_sampled_reports_are_one_batch_and_are_counted():
     reports, infos = jax.jit(jax.vmap(lambda agent: select.report(jax.random.key(2), params, agent)))(clocks)
     assert reports.tolist() == [15.0, 3.0, 10.0, 6.0]
     assert infos.usage.trajectories.tolist() == [2] * 4
-    assert select.elected(jnp.arange(4), reports).tolist() == [1, 3]
-    engine = Simulator(problem, algorithm, lambda key: clocks, participation=Participation(0.5, "power-of-choice"))
-    engine.start()
-    engine.advance(0, 2)
-    usage = engine.state().info.usage
+    assert select.choose(jnp.arange(4), reports).tolist() == [1, 3]
+    sim = simulator(problem, algorithm, clocks, participation=Participation(0.5, "power-of-choice"))
+    state, info = sim.run(sim.init(jax.random.key(0)), 2)
+    usage = info.local.usage
     assert usage.trajectories.tolist() == [2 * (4 * 2 + 2 * 2)]  # rounds, candidates and participants, batch
     assert usage.env_steps.tolist() == [2 * (2 * (5 + 2 + 4 + 3) + 2 * (2 + 3))]
     assert usage.total_return.tolist() == [2 * (2 * (15 + 3 + 10 + 6) + 2 * (3 + 6))]
-    assert engine.traffic.round_up == 4 + 2 * trees.size(params)
+    assert sim.communication(state).round_up == 4 + 2 * trees.size(params)
 
 
 def test_a_sampled_gradient_is_measured_where_it_is_no_finite_mdp():

@@ -130,7 +130,7 @@ def test_where_its_hessian_term_is_worth_nothing_fedhapg_s_is_fedsvrpg_s():
     small = SMALL["random-mdp"]()
     blind = small.problem._replace(hessian_vector=lambda sample, params, vector: trees.zeros_like(vector))
     steps = {"beta": 0.2, "local_lr": 0.1, "local_steps": 12}
-    ours, other = (params_after(factory(blind, **steps), blind, small.agents_of, 14) for factory in (fedhapg_s, fedsvrpg_s))
+    ours, other = (params_after(factory(blind, **steps), blind, small.agents, 14) for factory in (fedhapg_s, fedsvrpg_s))
     assert_trees_close(ours, other, rtol=1e-5)
 
 
@@ -139,7 +139,7 @@ def test_where_its_hessian_term_is_worth_nothing_fedhapg_s_is_fedsvrpg_s():
 def test_beta_one_is_pavg_bit_for_bit(name, world):
     small = SMALL[world]()
     ours, plain = (
-        params_after(make(n, small.problem, **more), small.problem, small.agents_of, 3) for n, more in ((name, {"beta": 1.0}), ("pavg", {}))
+        params_after(make(n, small.problem, **more), small.problem, small.agents, 3) for n, more in ((name, {"beta": 1.0}), ("pavg", {}))
     )
     assert_trees_close(ours, plain)
 
@@ -148,8 +148,8 @@ def test_beta_one_is_pavg_bit_for_bit(name, world):
 def test_with_one_local_step_there_is_nothing_to_keep_quiet_and_it_is_pavg(factory):
     small = bowl(agents=3, noise=0.1)
     steps = {"local_lr": 0.1, "local_steps": 1}
-    ours = params_after(factory(small.problem, beta=0.2, stretch=1.0, **steps), small.problem, small.agents_of, 8)
-    plain = params_after(pavg(small.problem, **steps), small.problem, small.agents_of, 8)
+    ours = params_after(factory(small.problem, beta=0.2, stretch=1.0, **steps), small.problem, small.agents, 8)
+    plain = params_after(pavg(small.problem, **steps), small.problem, small.agents, 8)
     assert_trees_close(ours, plain, rtol=1e-4)
 
 
@@ -183,16 +183,16 @@ def test_the_bias_of_local_steps_falls_with_beta_squared_and_the_printed_algorit
     """At rest u = 0: agents drift by eta k beta g_i, and only the printed algorithm's beta cancels."""
     small = bowl(agents=4)
     steps = {"local_lr": 0.02, "local_steps": 8}
-    plain = floor(pavg(small.problem, **steps), small.problem, small.agents_of)
+    plain = floor(pavg(small.problem, **steps), small.problem, small.agents)
     assert plain > 1e-4
-    assert floor(fedsvrpg_m(small.problem, beta=0.3, **steps), small.problem, small.agents_of) == pytest.approx(plain, rel=0.02)
+    assert floor(fedsvrpg_m(small.problem, beta=0.3, **steps), small.problem, small.agents) == pytest.approx(plain, rel=0.02)
     for factory, beta in (
         (fedsvrpg_s, 0.25),
         (partial(fedsvrpg_s, lookback="memory"), 0.25),
         (fedhapg_s, 0.25),
         (fedhapg_s, 0.03),  # a change counted more than once would not settle here
     ):
-        assert floor(factory(small.problem, beta=beta, **steps), small.problem, small.agents_of) < 1.3 * beta**2 * plain
+        assert floor(factory(small.problem, beta=beta, **steps), small.problem, small.agents) < 1.3 * beta**2 * plain
 
 
 def test_a_measurement_is_worth_what_it_foretold():
@@ -208,7 +208,7 @@ def test_noise_is_worth_nothing_and_an_exact_measurement_much():
     noisy = small.problem._replace(hessian_vector=lambda draw, params, vector: 10.0 * draw.noise)
     found = []
     for problem in (small.problem, noisy):
-        engine = Simulator(problem, fedhapg_s(problem, beta=0.2, local_lr=0.05, local_steps=20), small.agents_of, seeds=4)
+        engine = Simulator(problem, fedhapg_s(problem, beta=0.2, local_lr=0.05, local_steps=20), small.agents, seeds=4)
         engine.start()
         engine.advance(0, 4)
         found.append(float(np.mean(jax.vmap(jax.vmap(worth))(trees.take(engine.state().agents, slice(None)).past))))

@@ -71,7 +71,7 @@ AWAY = [(name, world) for name in ALGORITHMS for world in WORLDS if claims(name,
 @pytest.mark.parametrize(("name", "world"), each((name, home(name)) for name in ALGORITHMS) + each(AWAY, SELDOM))
 def test_shapes_and_types_survive_a_round(name, world):
     small, algorithm = federation(name, world)
-    before, after, _, states, agent_state, infos = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
+    before, after, _, states, agent_state, infos = one_round(algorithm, small, jax.random.key(0), small.agents(jax.random.key(1)))
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), before)
     assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), after)
     assert jax.tree.map(lambda x: x.shape[1:], states) == jax.tree.map(jnp.shape, agent_state)
@@ -84,7 +84,7 @@ def test_shapes_and_types_survive_a_round(name, world):
 @EVERY
 def test_params_move_and_a_personal_algorithm_moves_only_agents(name):
     small, algorithm = federation(name, home(name))
-    before, after, messages, states, agent_state, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
+    before, after, messages, states, agent_state, _ = one_round(algorithm, small, jax.random.key(0), small.agents(jax.random.key(1)))
     deployed = algorithm.deployed(after.shared, trees.take(states, 0))
     assert float(trees.norm_sq(trees.subtract(deployed, algorithm.deployed(before.shared, agent_state)))) > 0
     assert (trees.size(messages) == 0) == algorithm.personal
@@ -93,7 +93,7 @@ def test_params_move_and_a_personal_algorithm_moves_only_agents(name):
 @FEDERATED
 def test_permuting_the_agents_leaves_the_server_unchanged(name):
     small, algorithm = federation(name, home(name))
-    key, agents = jax.random.key(0), small.agents_of(jax.random.key(1))
+    key, agents = jax.random.key(0), small.agents(jax.random.key(1))
     straight, turned = (one_round(algorithm, small, key, agents, order=order)[1] for order in (None, jnp.array([2, 0, 1])))
     assert_trees_close(straight, turned, rtol=1e-4, atol=1e-6)
 
@@ -103,7 +103,7 @@ def test_weight_zero_is_absent(name):
     """An agent of weight 0 has no say, whatever it sent, and params move as they would without it."""
     small, algorithm = federation(name, home(name))
     server, agent_state = algorithm.init(small.problem.init_params(jax.random.key(0)))
-    agent = trees.take(small.agents_of(jax.random.key(1)), 0)
+    agent = trees.take(small.agents(jax.random.key(1)), 0)
     shape = jax.eval_shape(lambda key: algorithm.local_update(key, server.shared, agent_state, agent)[0], jax.random.key(2))
     sent = [normal_like(seed, shape) for seed in (1, 2, 3)]
     nothing = jax.tree.map(lambda x: x * jnp.nan, sent[2])
@@ -118,7 +118,7 @@ def test_weight_zero_is_absent(name):
 @pytest.mark.parametrize(("world", "agents", "steps"), [("random-mdp", 1, 1), ("bowl", 1, 3), ("bowl", 3, 1)])
 def test_edge_sizes(name, world, agents, steps):
     small = SMALL[world if claims(name, world) else home(name)](agents=agents)
-    engine = Simulator(small.problem, make(name, small.problem, agents=agents, local_steps=steps), small.agents_of, seeds=2)
+    engine = Simulator(small.problem, make(name, small.problem, agents=agents, local_steps=steps), small.agents, seeds=2)
     engine.start()
     engine.advance(0, 2)
     engine.advance(2, 2)
@@ -129,7 +129,7 @@ def test_edge_sizes(name, world, agents, steps):
 @OFTEN
 def test_float64(name, float64):
     small = SMALL[home(name)]()
-    engine = Simulator(small.problem, make(name, small.problem), small.agents_of, seeds=1)
+    engine = Simulator(small.problem, make(name, small.problem), small.agents, seeds=1)
     engine.start()
     engine.advance(0, 2)
     params = jax.tree.leaves((engine.state().server.shared, engine.state().agents))
@@ -139,7 +139,7 @@ def test_float64(name, float64):
 @pytest.mark.parametrize("name", each((name for name in ALGORITHMS if claims(name, "direct")), SELDOM))
 def test_direct_policies_stay_on_the_simplex(name):
     small, algorithm = federation(name, "direct", local_lr=0.5)
-    _, after, _, states, _, _ = one_round(algorithm, small, jax.random.key(0), small.agents_of(jax.random.key(1)))
+    _, after, _, states, _, _ = one_round(algorithm, small, jax.random.key(0), small.agents(jax.random.key(1)))
     rows = algorithm.deployed(after.shared, trees.take(states, 0))["probabilities"]
     np.testing.assert_allclose(rows.sum(-1), 1.0, atol=1e-5)
     assert float(rows.min()) > 0

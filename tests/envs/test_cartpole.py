@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.envs.cartpole import ENVIRONMENT, WIDEST_START, CartPoleOptions, CartPoleParams, cartpoles
+from fedpg.envs.cartpole import ENVIRONMENT, WIDEST_START, CartPole, cartpoles
 
 STEPS = 500
 CONSTANTS = [
@@ -34,8 +34,8 @@ def peer(constants: dict[str, float]) -> gymnasium.Env:
     return env
 
 
-def ours(constants: dict[str, float]) -> CartPoleParams:
-    agents = cartpoles(jax.random.key(0), 1, 0.0, CartPoleOptions(**constants))
+def ours(constants: dict[str, float]) -> CartPole:
+    agents = cartpoles(jax.random.key(0), 1, 0.0, CartPole(**constants))
     return jax.tree.map(lambda x: x[0], agents)
 
 
@@ -106,6 +106,6 @@ def test_starts_fill_the_start_range(given: float, used: float) -> None:
 
 def test_spread_starts_stay_alive() -> None:
     """However heterogeneous, no episode begins beyond the angle at which it ends."""
-    agents = cartpoles(jax.random.key(0), 7, 4.0, CartPoleOptions())
+    agents = cartpoles(jax.random.key(0), 7, 4.0, CartPole())
     assert agents.start_range.max() == pytest.approx(WIDEST_START)
     assert agents.theta_threshold.min() > WIDEST_START

@@ -1,4 +1,4 @@
-"""What `heterogeneity` does in every family: nothing at 0, and more the larger it is."""
+"""Environments by name: their options, and `heterogeneity`, which does nothing at 0 and more the larger it is."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.envs import FAMILIES, family
-from fedpg.envs.cartpole import CartPoleOptions, CartPoleParams, cartpoles
+from fedpg.envs import Discrete, families, family, make
+from fedpg.envs.cartpole import CartPole, cartpoles
 from fedpg.envs.tabular import KERNELS, ConflictOptions, RandomMDPOptions, conflicting_mdps, random_mdps
 from fedpg.errors import UserError
 from fedpg.gradients import exact
-from fedpg.policies import make
+from fedpg.policies import softmax
 
 AGENTS = 4
 HETEROGENEITIES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+FAMILIES = ("random-mdp", "conflict", "cartpole")
 
 
 def some_agents(name: str, heterogeneity: float, seed: int = 0) -> Any:
@@ -56,7 +57,7 @@ def test_agents_are_made_from_the_key_and_fit_the_environment(name: str) -> None
 def gradient_spread(name: str) -> Any:
     """agents -> max_i |grad J_i - grad J|^2 at the uniform policy."""
     kind = family(name)
-    policy = make("softmax", kind.environment(kind.options()))
+    policy = softmax(kind.environment(kind.options()))
 
     def spread(agents: Any) -> jax.Array:
         each = jax.vmap(lambda mdp: exact.gradient(policy, policy.init(jax.random.key(0)), mdp, 0.9, 20)["logits"])(agents)
@@ -93,8 +94,8 @@ def test_poles_spread_with_heterogeneity() -> None:
 
 def test_one_agent_alone_is_the_nominal_one() -> None:
     """With nobody to differ from, heterogeneity changes no constant."""
-    for name, value in zip(CartPoleParams._fields, cartpoles(jax.random.key(0), 1, 2.0, CartPoleOptions()), strict=True):
-        np.testing.assert_allclose(value, getattr(CartPoleOptions(), name), rtol=1e-6)
+    for name, value in vars(cartpoles(jax.random.key(0), 1, 2.0, CartPole())).items():
+        np.testing.assert_allclose(value, getattr(CartPole(), name), rtol=1e-6)
     assert conflicting_mdps(jax.random.key(0), 1, 2.0, ConflictOptions()).reward.max() == 1.0
 
 
@@ -111,7 +112,7 @@ def test_conflict_at_one() -> None:
 
 def test_per_agent_constants() -> None:
     """A list is taken as it is, whatever the heterogeneity; what is not listed is still spread."""
-    agents = cartpoles(jax.random.key(0), 3, 2.0, CartPoleOptions(length=(0.4, 0.5, 0.9), masspole=0.3))
+    agents = cartpoles(jax.random.key(0), 3, 2.0, CartPole(length=(0.4, 0.5, 0.9), masspole=0.3))
     np.testing.assert_allclose(agents.length, [0.4, 0.5, 0.9])
     np.testing.assert_allclose(agents.masspole, 0.3)
     assert float(agents.gravity.max()) == pytest.approx(9.8 * 2.25)
@@ -129,7 +130,7 @@ def test_per_agent_constants() -> None:
 )
 def test_bad_constants_are_user_errors(options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        cartpoles(jax.random.key(0), 3, 0.5, CartPoleOptions(**options))
+        cartpoles(jax.random.key(0), 3, 0.5, CartPole(**options))
 
 
 @pytest.mark.parametrize("option", ["reward_heterogeneity", "start_heterogeneity", "sparsity"])
@@ -137,3 +138,64 @@ def test_bad_constants_are_user_errors(options: dict, message: str) -> None:
 def test_shares_are_from_0_to_1(option: str, value: float) -> None:
     with pytest.raises(UserError, match=f"{option} is a share"):
         random_mdps(jax.random.key(0), 2, 0.5, RandomMDPOptions(**{option: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("random-mdp", {}, RandomMDPOptions()),
+        ("random-mdp", {"states": 7, "kernel": "orthogonal", "sparsity": 1}, RandomMDPOptions(7, 5, "orthogonal", 1.0)),
+        ("random-mdp", {"states": "7", "sparsity": "0.25"}, RandomMDPOptions(states=7, sparsity=0.25)),
+        ("random-mdp", {"states": [6, 6]}, RandomMDPOptions(states=6)),
+        ("cartpole", {"length": [0.5, 1], "gravity": 3}, CartPole(length=(0.5, 1.0), gravity=3.0)),
+    ],
+)
+def test_options_are_read_and_converted(name: str, given: dict, expected: object) -> None:
+    options = families.read_options(name, family(name).options, given)
+    assert options == expected
+    assert type(getattr(options, "states", 1)) is int
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("random-mdpp", {}, "unknown env 'random-mdpp': did you mean 'random-mdp'"),
+        ("cartpole", {"lenght": 1.0}, "unknown option of cartpole 'lenght': did you mean 'length'"),
+        ("random-mdp", {"states": "many"}, "option states of random-mdp: Expected `int`, got `str`"),
+        ("random-mdp", {"states": 2.5}, "option states of random-mdp: Expected `int`, got `float`"),
+        ("random-mdp", {"actions": 0}, "option actions of random-mdp: Expected `int` >= 1"),
+        ("random-mdp", {"states": float("inf")}, "option states of random-mdp: Expected `int`"),
+        ("random-mdp", {"sparsity": None}, "option sparsity of random-mdp: Expected `float`, got `null`"),
+        ("cartpole", {"gravity": [9.8, "heavy"]}, r"option gravity\[1\] of cartpole: Expected `float`, got `str`"),
+        ("random-mdp", {"states": [5, 6]}, "states differs between agents"),
+        ("random-mdp", {"states": [[5], [5]]}, "states"),
+    ],
+)
+def test_invalid_options_are_user_errors(name: str, given: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        families.read_options(name, family(name).options, given)
+
+
+def test_make_gives_the_family_with_its_options() -> None:
+    """The spaces of the options, the agents of the family, the default heterogeneity."""
+    made = make("conflict", 3, options={"states": 3, "actions": 4})
+    assert (made.environment.observation_space, made.environment.action_space) == (Discrete(3), Discrete(4))
+    assert made.prepare is None
+    wanted = conflicting_mdps(jax.random.key(5), 3, 1.0, ConflictOptions(3, 4))
+    for a, b in zip(made.agents(jax.random.key(5), 0), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_every_name_has_a_default_and_a_backend() -> None:
+    assert [families.default_heterogeneity(name) for name in ("conflict", "hopper", "gym:CartPole-v1")] == [1.0, 0.5, 0.0]
+    assert families.time_limit("gym:CartPole-v1") == 500
+    assert families.time_limit("gym:CartPoll-v1") is families.time_limit("hopper") is None
+    chosen = [families.choose_backend("hopper", "auto", *where) for where in ((10**5, "cpu"), (100, "gpu"), (10**5, "gpu"))]
+    assert chosen == ["batch", "batch", "mjx"]
+    assert families.choose_backend("cartpole", "auto", 10**5, "gpu") == "auto"
+    with pytest.raises(UserError, match="cartpole has only one backend"):
+        families.choose_backend("cartpole", "mjx", 1, "gpu")
+    with pytest.raises(UserError, match="has no --heterogeneity"):
+        make("gym:CartPole-v1", 2, heterogeneity=0.5)
+    with pytest.raises(UserError, match="unknown env 'cartpol': did you mean 'cartpole'"):
+        make("cartpol")

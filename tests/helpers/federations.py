@@ -15,6 +15,7 @@ from fedpg.algorithms import ALGORITHMS, Algorithm
 from fedpg.envs import family
 from fedpg.problem import Problem, policy_gradient
 from fedpg.quadratic import bowls, quadratic
+from fedpg.simulate import simulator
 
 STEPS = {"local_lr": 0.02, "local_steps": 3}
 EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
@@ -36,10 +37,29 @@ MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", 
 
 
 class Small(NamedTuple):
-    """A problem and how its agents are made."""
+    """A problem and the function (key, seed) -> its agents."""
 
     problem: Problem
-    agents_of: Callable[[jax.Array], Any]
+    agents: Callable[..., Any]
+
+
+class Ran(NamedTuple):
+    """A simulator and what it returned."""
+
+    sim: Any
+    state: Any
+    info: Any
+
+    @property
+    def shared(self) -> Any:
+        """What the server would broadcast, leading axis rows."""
+        return self.state.rows.server.shared
+
+
+def run(small: Small, algorithm: Algorithm, rounds: int, seeds: int = 1, engine: Any = simulator) -> Ran:
+    """Some rounds from the key 0. `engine` is `simulator` or `PlainSimulator`."""
+    sim = engine(small.problem, algorithm, small.agents, seeds=seeds)
+    return Ran(sim, *sim.run(sim.init(jax.random.key(0)), rounds))
 
 
 def rl(env: str, agents: int = 3, policy: str = "auto", **settings: Any) -> Small:
@@ -51,13 +71,13 @@ def rl(env: str, agents: int = 3, policy: str = "auto", **settings: Any) -> Smal
     return Small(problem, functools.partial(_agents, env, agents))
 
 
-def _agents(env: str, agents: int, key: jax.Array) -> Any:
+def _agents(env: str, agents: int, key: jax.Array, seed: Any = 0) -> Any:
     return family(env).agents(key, agents, 1.0, family(env).options())
 
 
 def bowl(agents: int = 3, noise: float = 0.0) -> Small:
     """Heterogeneous quadratics."""
-    return Small(quadratic(4, noise), lambda key: bowls(key, agents, 0.5))
+    return Small(quadratic(4, noise), lambda key, seed=0: bowls(key, agents, 0.5))
 
 
 SMALL = {

@@ -1,4 +1,4 @@
-"""Environments with Gymnasium's interface that do as they are told: end, fail in every way there is, and remember it all."""
+"""Environments with Gymnasium's interface that follow a script: they end, fail in every possible way, and record everything."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from fedpg.envs.python.host import Maker, PythonHost
-from fedpg.envs.python.spaces import stack, view
+from fedpg.envs.python_host import Maker, PythonHost
+from fedpg.envs.spaces import stack, view
 
 FAILURES: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
     "nan reward": (lambda o: (o, float("nan"), False, False, {}), "reward is nan"),
     "infinite reward": (lambda o: (o, -np.inf, False, False, {}), "reward is -inf"),
     "huge reward": (lambda o: (o, 1e300, False, False, {}), "reward is inf"),
-    "no reward": (lambda o: (o, "much", False, False, {}), "reward is not a number but a str"),
-    "three rewards": (lambda o: (o, np.zeros(3), False, False, {}), "reward is not a number but a ndarray"),
+    "no reward": (lambda o: (o, "much", False, False, {}), "reward is a str, not a number"),
+    "three rewards": (lambda o: (o, np.zeros(3), False, False, {}), "reward is a ndarray, not a number"),
     "nan observation": (lambda o: (o * np.nan, 1.0, False, False, {}), "observation holds nan"),
     "huge observation": (lambda o: (o + 1e300, 1.0, False, False, {}), "observation holds 1e+300"),
-    "wrong shape": (lambda o: (np.zeros(3), 1.0, False, False, {}), "observation has shape (3,) where (2,) belongs"),
-    "no numbers": (lambda o: ({"x": o}, 1.0, False, False, {}), "observation is not an array of numbers but a dict"),
+    "wrong shape": (lambda o: (np.zeros(3), 1.0, False, False, {}), "observation has shape (3,), not (2,)"),
+    "no numbers": (lambda o: ({"x": o}, 1.0, False, False, {}), "observation is a dict, not an array of numbers"),
     "old interface": (
         lambda o: (o, 1.0, False, {}),
-        "step returned 4 values where (observation, reward, terminated, truncated, info) belong",
+        "step returned 4 values, not (observation, reward, terminated, truncated, info)",
     ),
-    "nothing": (lambda o: None, "step returned a NoneType where (observation, reward, terminated, truncated, info) belong"),
+    "nothing": (lambda o: None, "step returned a NoneType, not (observation, reward, terminated, truncated, info)"),
 }
 """What a step returns that it should not, given the right observation, and what is said about it."""
 

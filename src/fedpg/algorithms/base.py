@@ -218,7 +218,7 @@ def mean_gradient(problem: Problem, batches: int) -> LocalUpdate:
     return local_update
 
 
-def initial_direction(problem: Problem, batches: int, setter: Any = None) -> tuple[Exchange, ...]:
+def initial_direction(problem: Problem, batches: int) -> tuple[Exchange, ...]:
     """The warm-up that sets shared.direction to u_0, the mean of g over `batches` batches per agent; none (u_0 = 0) for 0 batches."""
 
     def aggregate(state: ServerState, messages: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
@@ -226,29 +226,3 @@ def initial_direction(problem: Problem, batches: int, setter: Any = None) -> tup
         return state._replace(shared=state.shared._replace(direction=u)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
     return (Exchange(mean_gradient(problem, batches), aggregate),) if batches else ()
-
-
-# --- transition: removed when every algorithm is converted ---
-Direction = Any
-
-
-def local_steps(problem: Problem, direction: Any, key: jax.Array, params: Params, memory: Any, count: int, local_lr: Any) -> Any:
-    def step(carry: tuple, key: jax.Array) -> tuple:
-        params, memory = carry
-        u, memory, info = direction(key, params, memory)
-        return (problem.project(trees.add_scaled(params, local_lr, u)), memory), info
-
-    (params, memory), infos = jax.lax.scan(step, (params, memory), jax.random.split(key, count))
-    return params, memory, total(infos)
-
-
-def plain_gradient(problem: Problem, agent: Any) -> Any:
-    return lambda key, params, memory: sample_gradient(problem, key, params, agent, memory)
-
-
-def check_step(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) -> None:
-    server_lr(local_lr, global_lr, local_steps, beta)
-
-
-def is_one(beta: Any) -> bool:
-    return is_known(beta) and beta == 1.0

@@ -1,5 +1,4 @@
-"""FedKL: local policy optimisation with two penalties, on the divergence from the policy that sampled and from the round's
-common one. Xie & Song, "FedKL: tackling data heterogeneity in federated reinforcement learning by penalizing KL divergence", 2023.
+"""FedKL: local policy optimisation with penalties on the divergence from the sampling policy and from the round's common policy.
 
 agent    K times: sample a batch with pi_old = pi_th; then `epochs` times th <- th + eta grad L(th), with, per step,
              L = mean[ clip(pi_th/pi_old, 1e-8, 10) Adv ] - b mean KL(pi_old||pi_th) - s mean sqrt(max(KL(pi_{theta_r}||pi_th), 1e-8))
@@ -9,7 +8,8 @@ agent    K times: sample a batch with pi_old = pi_th; then `epochs` times th <- 
 server   u_{r+1} = mean Delta_i / (eta K);   theta_{r+1} = theta_r + lambda u_{r+1}
 
 Here L is multiplied by the mean number of steps of a trajectory, and Adv is what multiplies the scores in g, so that
-grad L = g at th = pi_old: with one epoch and s = 0 this is PAvg, at the same step-size.
+grad L = g at th = pi_old: with one epoch and s = 0 this is PAvg, at the same step-size. Xie & Song, "FedKL: tackling data
+heterogeneity in federated reinforcement learning by penalizing KL divergence", 2023.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.errors import require
+from fedpg.gradients import surrogate
+from fedpg.gradients.exact import log_table
+from fedpg.policies.distributions import outputs_of
 from fedpg.problem import Problem
 from fedpg.trees import Params
 
@@ -32,24 +35,44 @@ TOLERANCE, STEP, LOWEST, HIGHEST = 1.1, 2.0, 1e-8, 20.0
 
 
 class AgentState(NamedTuple):
-    """Attributes:
-    memory: the agent's baseline.
-    near: b, ().
-    anchored: s, ().
-    """
+    """What an agent keeps: its baseline, b and s, ()."""
 
     memory: Any
     near: jax.Array
     anchored: jax.Array
 
 
+class Measured(NamedTuple):
+    """What L is made of: the surrogate, and the divergences from the sampling policy and from the common policy."""
+
+    gained: surrogate.Surrogate
+    from_old: surrogate.Divergence
+    from_common: surrogate.Divergence
+
+
+def measure_batch(problem: Problem, sample: Any, params: Params, old: Params, common: Params) -> Measured:
+    """From a batch of trajectories."""
+    outputs = outputs_of(problem.policy, problem.environment.action_space)
+    gained = surrogate.of_batch(problem.policy, params, old, sample, problem.discount)
+    return Measured(gained, *(surrogate.divergence_of_batch(outputs, params, other, sample) for other in (old, common)))
+
+
+def measure_exactly(problem: Problem, mdp: Any, params: Params, old: Params, common: Params) -> Measured:
+    """From the tables of a finite MDP; a divergence is over the states that the other policy visits."""
+    log_pi, log_old, log_common = (log_table(problem.policy, at, *mdp.reward.shape) for at in (params, old, common))
+    tables, at_common = problem.exact.solve(old, mdp), problem.exact.solve(common, mdp)
+    from_old = surrogate.divergence_of_tables(log_pi, log_old, tables.occupancy)
+    from_common = surrogate.divergence_of_tables(log_pi, log_common, at_common.occupancy)
+    return Measured(surrogate.of_tables(log_pi, log_old, tables), from_old, from_common)
+
+
 def adapted(coefficient: jax.Array, measured: jax.Array, target: Any, lowest: Any, largest: jax.Array) -> jax.Array:
-    """The coefficient of a penalty after a batch on which `measured` was reached; one that is 0 stays 0.
+    """The coefficient of a penalty after a batch on which the divergence `measured` was reached; one that is 0 stays 0.
 
     Args:
         coefficient: before, ().
-        measured: the divergence, ().
-        target: what it should be, ().
+        measured: D, ().
+        target: D*, ().
         lowest: least coefficient, ().
         largest: max |Adv|, ().
 
@@ -76,54 +99,53 @@ def fedkl(
     """FedKL on `problem`; the defaults of the penalties are those of the authors' Reacher runs.
 
     Args:
-        problem: what is learned.
+        problem: what is learned; its policy must be known as a distribution. Without sampling, a finite MDP with a table.
         local_lr: eta, of every epoch.
         global_lr: lambda; eta K if None.
         local_steps: K, batches of an agent in a round.
         epochs: gradient steps on each batch.
         near: b at the start, on KL(pi_old||pi); 0 switches it off.
-        near_target: what that divergence should be after a batch.
+        near_target: D* of that divergence after a batch.
         anchored: s at the start and at least, on sqrt KL(pi_{theta_r}||pi); 0 switches it off.
-        anchored_target: what that root should be after a batch.
+        anchored_target: D* of that root after a batch.
     """
-    known = problem.surrogate is not None and problem.divergence is not None
+    sampled = problem.trajectories is not None
+    known = outputs_of(problem.policy, problem.environment.action_space) is not None if sampled else problem.exact is not None
     require(known, "fedkl needs a policy whose distribution is known: discrete actions, or the gaussian policy")
+    problem, measure = (problem.trajectories(), measure_batch) if sampled else (problem, measure_exactly)
     require(epochs >= 1, f"epochs must be at least 1, not {epochs}")
     for name, value in (("near", near), ("anchored", anchored), ("near_target", near_target), ("anchored_target", anchored_target)):
         least = 0.0 if name in ("near", "anchored") else LOWEST
-        require(not isinstance(value, (int, float)) or value >= least, f"{name} must be at least {least}, not {value}")
-    global_lr = local_lr * local_steps if global_lr is None else global_lr
-    base.check_step(local_lr, global_lr, local_steps)
+        require(not base.is_known(value) or value >= least, f"{name} must be at least {least}, not {value}")
+    global_lr = base.server_lr(local_lr, global_lr, local_steps)
 
     def init(params: Params) -> tuple[ServerState, AgentState]:
         start = (jnp.asarray(value, float) for value in (near, anchored))
         return ServerState(Shared(params)), AgentState(problem.init_memory(), *start)
 
     def local_update(key: jax.Array, shared: Shared, state: AgentState, agent: Any) -> tuple[Params, AgentState, LocalInfo]:
-        def step(carry: tuple[Params, AgentState], key: jax.Array) -> tuple:
+        def local_step(carry: tuple[Params, AgentState], key: jax.Array) -> tuple[tuple[Params, AgentState], LocalInfo]:
             old, state = carry
             sample, memory = problem.sample(key, old, agent, state.memory)
 
             def penalised(params: Params) -> jax.Array:
-                gained = problem.surrogate(sample, params, old)
-                to_old, to_common = (problem.divergence(sample, params, other) for other in (old, shared.params))
-                return gained.value - gained.length * (state.near * to_old.mean + state.anchored * to_common.root)
+                gained, from_old, from_common = measure(problem, sample, params, old, shared.params)
+                return gained.value - gained.length * (state.near * from_old.mean + state.anchored * from_common.root)
 
-            def epoch(params: Params, _: None) -> tuple[Params, None]:
-                return problem.project(trees.add_scaled(params, local_lr, jax.grad(penalised)(params))), None
+            def epoch(_: int, params: Params) -> Params:
+                return base.ascend(problem, params, local_lr, problem.policy.free(jax.grad(penalised)(params)))
 
-            params, _ = jax.lax.scan(epoch, old, None, length=epochs)
-            largest = problem.surrogate(sample, params, old).largest
-            to_old, to_common = (problem.divergence(sample, params, other) for other in (old, shared.params))
-            near_now = adapted(state.near, to_old.mean, near_target, LOWEST, largest)
-            anchored_now = adapted(state.anchored, to_common.root, anchored_target, anchored, largest)
-            return (params, AgentState(memory, near_now, anchored_now)), LocalInfo(problem.usage(sample), base.no_weights())
+            params = jax.lax.fori_loop(0, epochs, epoch, old)
+            gained, from_old, from_common = measure(problem, sample, params, old, shared.params)
+            b = adapted(state.near, from_old.mean, near_target, LOWEST, gained.largest)
+            s = adapted(state.anchored, from_common.root, anchored_target, anchored, gained.largest)
+            return (params, AgentState(memory, b, s)), LocalInfo(problem.usage(sample), base.no_weights())
 
-        (params, state), infos = jax.lax.scan(step, (shared.params, state), jax.random.split(key, local_steps))
+        (params, state), infos = jax.lax.scan(local_step, (shared.params, state), jax.random.split(key, local_steps))
         return trees.subtract(params, shared.params), state, base.total(infos)
 
-    def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-        u, info = base.mean_direction(messages, weights, local_steps, local_lr)
-        return ServerState(Shared(problem.project(trees.add_scaled(state.shared.params, global_lr, u)))), info
+    def aggregate(state: ServerState, deltas: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
+        u, info = base.mean_direction(deltas, present, local_steps, local_lr)
+        return ServerState(Shared(base.ascend(problem, state.shared.params, global_lr, u))), info
 
     return Algorithm("fedkl", init, local_update, aggregate)

@@ -1,10 +1,10 @@
-"""FedProx-PG: PAvg whose agents are held near the round's start by a spring. Li et al., "Federated optimization in heterogeneous
-networks", MLSys 2020, with policy gradients for its local solver.
+"""FedProx-PG: PAvg with a penalty on the distance from the start of the round.
 
     agent    th_{k+1} = th_k + eta [ g_i(tau|th_k) - mu (th_k - theta_r) ]        K times; sends Delta_i = th_K - theta_r
-    server   theta_{r+1} = theta_r + lambda / (eta K) mean Delta_i
+    server   u_{r+1} = mean Delta_i / (eta K);   theta_{r+1} = theta_r + lambda u_{r+1}
 
-So agents climb J_i(th) - mu/2 |th - theta_r|^2. mu = 0 is PAvg, bit for bit.
+Agents climb J_i(th) - mu/2 |th - theta_r|^2. mu = 0 is PAvg, bit for bit. Li et al., "Federated optimization in heterogeneous
+networks", MLSys 2020, with policy gradients as the local solver.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo
-from fedpg.algorithms.pavg import Shared, pavg
+from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.pavg import Shared
 from fedpg.errors import require
 from fedpg.problem import Problem
 from fedpg.trees import Params
@@ -27,22 +27,27 @@ def fedprox(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_ste
 
     Args:
         problem: what is learned.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
-        mu: how stiff the spring is, 0 or more. It shortens local paths where eta mu K is not small, and with eta mu > 2 they diverge.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        mu: the strength of the penalty, 0 or more. It shortens local paths where eta mu K is not small; above eta mu = 2 they diverge.
     """
-    require(not isinstance(mu, (int, float)) or mu >= 0, f"mu must be 0 or more, not {mu}")
-    plain = pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)
+    global_lr = base.server_lr(local_lr, global_lr, local_steps)
+    require(not base.is_known(mu) or mu >= 0, f"mu must be 0 or more, not {mu}")
+
+    def init(params: Params) -> tuple[ServerState, Any]:
+        return ServerState(Shared(params)), problem.init_memory()
 
     def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
-        gradient = base.plain_gradient(problem, agent)
+        def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
+            params, memory = carry
+            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
+            u = jax.tree.map(lambda g, th, theta: g - mu * (th - theta), g, params, shared.params)
+            return (base.ascend(problem, params, local_lr, u), memory), info
 
-        def direction(key: jax.Array, params: Params, memory: Any) -> tuple[Params, Any, LocalInfo]:
-            g, memory, info = gradient(key, params, memory)
-            return jax.tree.map(lambda g, th, start: g - mu * (th - start), g, params, shared.params), memory, info
+        (params, memory), infos = jax.lax.scan(local_step, (shared.params, memory), jax.random.split(key, local_steps))
+        return trees.subtract(params, shared.params), memory, base.total(infos)
 
-        params, memory, info = base.local_steps(problem, direction, key, shared.params, memory, local_steps, local_lr)
-        return trees.subtract(params, shared.params), memory, info
+    def aggregate(state: ServerState, deltas: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
+        u, info = base.mean_direction(deltas, present, local_steps, local_lr)
+        return ServerState(Shared(base.ascend(problem, state.shared.params, global_lr, u))), info
 
-    return plain._replace(name="fedprox", local_update=local_update)
+    return Algorithm("fedprox", init, local_update, aggregate)

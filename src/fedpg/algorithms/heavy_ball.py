@@ -1,8 +1,9 @@
-"""Heavy ball: momentum without the correction of FedSVRPG-M, a larger effective step (up to 1/beta).
+"""Heavy ball: momentum without the correction of FedSVRPG-M, which makes the effective step up to 1/beta times as long.
 
-    u_rk = g(tau|th_rk) + (1-beta) u_r;   th_{r,k+1} = th_rk + eta u_rk
+    agent    u_rk = g_i(tau|th_rk) + (1-beta) u_r;   th_{r,k+1} = th_rk + eta u_rk           K times; sends Delta_i = th_rK - theta_r
+    server   u_{r+1} = mean Delta_i / (eta K);       theta_{r+1} = theta_r + lambda u_{r+1}
 
-Not in the paper's text, but its Table 2 fits this and not the printed algorithm.
+It is not in the paper's text, but Table 2 of the paper fits this and not the printed algorithm.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, Direction, LocalInfo
-from fedpg.algorithms.momentum import Shared, momentum
+from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.fedavg_m import Shared
 from fedpg.problem import Problem
 from fedpg.trees import Params
 
@@ -22,18 +23,35 @@ from fedpg.trees import Params
 def heavy_ball(
     problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, u0_batches: int = 0
 ) -> Algorithm:
-    """Heavy ball on `problem`; the arguments are those of `fedsvrpg_m`, and u_0 = 0 by default."""
+    """Heavy ball on `problem`.
 
-    def direction(shared: Shared, agent: Any) -> Direction:
-        gradient = base.plain_gradient(problem, agent)
+    Args:
+        problem: what is learned.
+        beta: in (0, 1]; 1 is PAvg.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        u0_batches: batches per agent behind u_0; 0 starts from u_0 = 0.
+    """
+    global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
 
-        def along(key: jax.Array, params: Params, memory: Any) -> tuple[Params, Any, LocalInfo]:
-            g, memory, info = gradient(key, params, memory)
-            return trees.add_scaled(g, 1.0 - beta, shared.direction), memory, info
+    def init(params: Params) -> tuple[ServerState, Any]:
+        return ServerState(Shared(params, trees.zeros_like(params))), problem.init_memory()
 
-        return along
+    def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
+        def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
+            params, memory = carry
+            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
+            u = trees.add_scaled(g, 1.0 - beta, shared.direction)
+            return (base.ascend(problem, params, local_lr, u), memory), info
 
-    return momentum(
-        "heavy-ball", problem, direction,
-        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps, u0_batches=u0_batches, anchored=False,
-    )  # fmt: skip
+        (params, memory), infos = jax.lax.scan(local_step, (shared.params, memory), jax.random.split(key, local_steps))
+        return trees.subtract(params, shared.params), memory, base.total(infos)
+
+    def aggregate(state: ServerState, deltas: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
+        u, info = base.mean_direction(deltas, present, local_steps, local_lr)
+        return ServerState(Shared(base.ascend(problem, state.shared.params, global_lr, u), u)), info
+
+    def predicted(shared: Shared) -> Params:
+        return trees.scale(local_lr * local_steps * (1.0 - beta), shared.direction)
+
+    warmup = base.initial_direction(problem, 0 if base.is_known(beta) and beta == 1.0 else u0_batches)
+    return Algorithm("heavy-ball", init, local_update, aggregate, warmup, predicted=predicted)

@@ -1,6 +1,6 @@
-"""Local only: every agent learns by itself; nothing is ever sent. What federation has to beat.
+"""Local only: every agent learns by itself and sends nothing. A federation should do better.
 
-th_i <- th_i + eta g_i(tau|th_i)            K times a round
+agent    th_i <- th_i + eta g_i(tau|th_i)            K times a round
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from fedpg.trees import Params
 
 
 class AgentState(NamedTuple):
-    """Attributes:
-    params: th_i.
-    memory: the agent's baseline.
+    """What an agent keeps.
+
+    Attributes:
+        params: th_i.
+        memory: the agent's baseline.
     """
 
     params: Params
@@ -27,18 +29,21 @@ class AgentState(NamedTuple):
 
 
 def local_only(problem: Problem, *, local_lr: Any, local_steps: int = 1) -> Algorithm:
-    """Independent policy gradient for every agent of `problem`."""
-    base.check_step(local_lr, 1.0, local_steps)
+    """Independent policy gradient for every agent of `problem`: eta is `local_lr`, K is `local_steps`."""
+    base.server_lr(local_lr, None, local_steps)
 
     def init(params: Params) -> tuple[ServerState, AgentState]:
         return ServerState(()), AgentState(params, problem.init_memory())
 
-    def local_update(key: jax.Array, shared: tuple, state: AgentState, agent: Any) -> tuple[tuple, AgentState, LocalInfo]:
-        direction = base.plain_gradient(problem, agent)
-        params, memory, info = base.local_steps(problem, direction, key, state.params, state.memory, local_steps, local_lr)
-        return (), AgentState(params, memory), info
+    def local_update(key: jax.Array, shared: tuple[()], state: AgentState, agent: Any) -> tuple[tuple[()], AgentState, LocalInfo]:
+        def local_step(state: AgentState, key: jax.Array) -> tuple[AgentState, LocalInfo]:
+            g, memory, info = base.sample_gradient(problem, key, state.params, agent, state.memory)
+            return AgentState(base.ascend(problem, state.params, local_lr, g), memory), info
 
-    def aggregate(state: ServerState, messages: tuple, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
+        state, infos = jax.lax.scan(local_step, state, jax.random.split(key, local_steps))
+        return (), state, base.total(infos)
+
+    def aggregate(state: ServerState, messages: tuple[()], present: jax.Array) -> tuple[ServerState, RoundInfo]:
         return state, RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
     return Algorithm(

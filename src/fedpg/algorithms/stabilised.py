@@ -1,4 +1,4 @@
-"""What FedSVRPG-S and FedHAPG-S share: momentum as a damper, not as an accelerator.
+"""FedSVRPG-S and FedHAPG-S: FedSVRPG-M and FedHAPG-M made stable, with momentum as a damper, not as an accelerator.
 
 An agent walks along the direction that all agents found together, and leans towards its own gradient only by beta:
 
@@ -36,6 +36,7 @@ import jax.numpy as jnp
 from fedpg import trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.fedavg_m import Shared
 from fedpg.algorithms.pavg import pavg
 from fedpg.errors import choose, require
 from fedpg.gradients.importance import Weights
@@ -50,16 +51,6 @@ FORGET = 0.5
 
 Change = Callable[[Any, Params, Params, Params], tuple[Params, Weights]]
 """(sample, g, th_rk, thbar_i) -> Y, and the importance weights it used."""
-
-
-class Shared(NamedTuple):
-    """Attributes:
-    params: theta_r.
-    direction: u_r; 0 in round 0.
-    """
-
-    params: Params
-    direction: Params
 
 
 class Past(NamedTuple):
@@ -118,7 +109,7 @@ def first_rounds(local_steps: int) -> int:
     return min(4, math.ceil(128 / local_steps))
 
 
-def stabilised(
+def _stabilised(
     name: str,
     problem: Problem,
     change: Change,
@@ -138,12 +129,11 @@ def stabilised(
     lags = lookback in ("none", "fitted")  # the others believe that they know all of the change
     gain = (few_steps_gain(beta, local_steps) if lags else 1.0) if gain is None else gain
     plain_rounds = (first_rounds(local_steps) if lags else 1) if plain_rounds is None else plain_rounds
-    global_lr = local_lr * local_steps if global_lr is None else global_lr
-    base.check_step(local_lr, global_lr, local_steps, beta)
+    global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
     require(not isinstance(gain, (int, float)) or gain > 0, f"gain must be positive, not {gain}")
     require(agreement >= 0, f"agreement must be at least 0, not {agreement}")
     require(plain_rounds >= 1, f"plain_rounds must be at least 1 (there is no direction in round 0), not {plain_rounds}")
-    if base.is_one(beta):
+    if base.is_known(beta) and beta == 1.0:
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
 
     def lean(shared: Shared) -> jax.Array:
@@ -177,24 +167,24 @@ def stabilised(
         own = lean(shared)
         ahead = jnp.where(own < 1.0, 1.0 / kappa(own) - own, 0.0)
 
-        def direction(key: jax.Array, params: Params, carry: tuple) -> tuple[Params, tuple, LocalInfo]:
-            memory, now = carry
+        def local_step(carry: tuple, key: jax.Array) -> tuple[tuple, LocalInfo]:
+            params, memory, now = carry
             sample, memory = problem.sample(key, params, agent, memory)
             g = problem.gradient(sample, params)
             d, now, weights = look_back(sample, g, params, state.past, now)
             u = jax.tree.map(lambda g, u_r, d: own * g + (1.0 - own) * u_r + ahead * d, g, shared.direction, d)
-            return u, (memory, now), LocalInfo(problem.usage(sample), weights)
+            return (base.ascend(problem, params, local_lr, u), memory, now), LocalInfo(problem.usage(sample), weights)
 
         now = trees.scale(0.0, state.past)
         if lookback != "none":
             now = now._replace(known=jnp.ones(()), along=FORGET * state.past.along, size=FORGET * state.past.size)
-        carry = state.memory, now
-        params, carry, info = base.local_steps(problem, direction, key, shared.params, carry, local_steps, local_lr)
-        return trees.subtract(params, shared.params), AgentState(*carry), info
+        start = (shared.params, state.memory, now)
+        (params, *kept), infos = jax.lax.scan(local_step, start, jax.random.split(key, local_steps))
+        return trees.subtract(params, shared.params), AgentState(*kept), base.total(infos)
 
-    def aggregate(state: ServerState, messages: Params, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
+    def aggregate(state: ServerState, messages: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
         before, own = state.shared.direction, lean(state.shared)
-        ubar, info = base.mean_direction(messages, weights, local_steps, local_lr)
+        ubar, info = base.mean_direction(messages, present, local_steps, local_lr)
         louder = kappa(own)
         u = jax.tree.map(lambda u_r, ubar: louder * ubar + (1.0 - louder) * u_r, before, ubar)
         longer = stretch
@@ -202,15 +192,83 @@ def stabilised(
             fresh = jax.tree.map(lambda u_r, ubar: (ubar - (1.0 - own) * u_r) / own, before, ubar)
             longer = stretch + agreement * jnp.maximum(cosine(fresh, before), 0.0)
         longer = jnp.where(own < 1.0, longer, 1.0)  # beta = 1, and round 0, are PAvg
-        params = problem.project(trees.add_scaled(state.shared.params, longer * global_lr, u))
+        params = base.ascend(problem, state.shared.params, longer * global_lr, u)
         told, rounds = u, state.private
         if plain_rounds > 1:
             rounds = rounds + 1
             told = jax.tree.map(lambda u: jnp.where(rounds < plain_rounds, 0.0, u), u)
         return ServerState(Shared(params, told), rounds), info._replace(direction_sq=trees.norm_sq(u))
 
-    def message(shared: Shared) -> Params:
+    def predicted(shared: Shared) -> Params:
         # kappa > 1 in the server corrects for exactly this part: it must not arrive late, or shortened
         return trees.scale(local_lr * local_steps * (1.0 - lean(shared)), shared.direction)
 
-    return Algorithm(name, init, local_update, aggregate, predicted=message)
+    return Algorithm(name, init, local_update, aggregate, predicted=predicted)
+
+
+def fedsvrpg_s(
+    problem: Problem,
+    *,
+    beta: Any = 0.2,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    lookback: str = "auto",
+    gain: Any = None,
+    stretch: Any = STRETCH,
+    plain_rounds: int | None = None,
+    agreement: float = 0.0,
+) -> Algorithm:
+    """FedSVRPG-S on `problem`.
+
+    Args:
+        problem: what is learned.
+        beta: in (0, 1]; 1 is PAvg, bit for bit. Noise and drift of local paths fall with beta, the bias they cause with beta^2.
+        local_lr: eta.
+        global_lr: lambda; eta K if None.
+        local_steps: K.
+        lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
+        gain: kappa; if None max(2, 4/(beta K)), and 1, the printed server, for memory and sample, whose u_r does not lag.
+        stretch: sigma, how much longer the server steps than lambda.
+        plain_rounds: how many rounds at the start are PAvg's. The first always is; if None those of the first 128 local steps, at
+            most 4, and 1 for memory and sample.
+        agreement: how much longer still the server steps where the round's mean gradient points along u_r: times the cosine.
+    """
+
+    def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
+        anchor, weights = problem.weighted_gradient(sample, centre, params)
+        return trees.subtract(g, anchor), weights
+
+    return _stabilised(
+        "fedsvrpg-s", problem, change,
+        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback="none" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
+    )  # fmt: skip
+
+
+def fedhapg_s(
+    problem: Problem,
+    *,
+    beta: Any = 0.2,
+    local_lr: Any,
+    global_lr: Any = None,
+    local_steps: int = 1,
+    lookback: str = "auto",
+    gain: Any = None,
+    stretch: Any = STRETCH,
+    plain_rounds: int | None = None,
+    agreement: float = 0.0,
+) -> Algorithm:
+    """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted.
+
+    Where Lambda is worth nothing it is FedSVRPG-S, and with lookback none or memory it is so anyway.
+    """
+
+    def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
+        return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
+
+    return _stabilised(
+        "fedhapg-s", problem, change,
+        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
+        lookback="fitted" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
+    )  # fmt: skip

@@ -3,8 +3,8 @@
     reset(key, params)               -> state, observation
     step(key, state, action, params) -> Step(state, observation, reward, terminated, truncated)
 
-An environment never resets itself; whoever rolls it out stops at the first `terminated | truncated`.
-`params` is a pytree of numbers that belong to one agent; N agents are the same pytree with a leading axis.
+An environment never resets itself; a rollout stops at the first `terminated | truncated`.
+`params` is a pytree of one agent's constants; N agents are the same pytree with a leading axis N.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.errors import require
@@ -37,12 +38,17 @@ Space = Discrete | Box
 
 
 def space_size(space: Space) -> int:
-    """How many numbers one element of the space takes."""
+    """Number of entries of one element of the space."""
     return 1 if isinstance(space, Discrete) else math.prod(space.shape)
 
 
+def zero(space: Space) -> jax.Array:
+    """The element of the space that is all zeros."""
+    return jnp.zeros((), int) if isinstance(space, Discrete) else jnp.zeros(space.shape)
+
+
 class Step(NamedTuple):
-    """What one step returns. `terminated`: the task ended. `truncated`: only the time did."""
+    """The result of one step; `terminated`: the task ended, `truncated`: only the time limit was reached."""
 
     state: Any
     observation: jax.Array
@@ -52,12 +58,12 @@ class Step(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """One task, for every agent.
+    """One task as pure functions, the same for all agents.
 
     Attributes:
-        name: what `--env` calls it.
-        observation_space: what the policy sees.
-        action_space: what the policy does.
+        name: as in `--env`.
+        observation_space: of the policy's inputs.
+        action_space: of the policy's outputs.
         reset: (key, params) -> state, observation.
         transition: (noise, state, action, params) -> Step. The noise is one row of `draw(key, n)`.
         draw: (key, n) -> the randomness of n steps, with a leading axis of n. The default splits the key, so
@@ -77,34 +83,27 @@ class Environment(NamedTuple):
         return self.transition(trees.take(self.draw(key, 1), 0), state, action, params)
 
 
-class World(NamedTuple):
-    """A family's environment and its agents, ready for an engine.
+class Federation(NamedTuple):
+    """One environment and its N agents.
 
     Attributes:
         environment: `Environment`, or `HostEnvironment` if it runs in Python.
-        agents_of: key -> params of the N agents of one seed, leading axis N; traced.
-        prepare: all agents' params as NumPy arrays with axes (seeds, N, ...) -> what `environment` takes, with the same axes;
-            runs once on the host (compiles models, makes environments).
+        agents: constants of the agents, leading axis N; or a function (key, seed) -> such constants, traced, which gets the
+            key of the seed and its number.
+        prepare: constants of all agents as NumPy arrays with axes (seeds, N, ...) -> what `environment` takes, with the same
+            axes. It runs once on the host (compiles models, makes environments). None: the constants as they are.
     """
 
     environment: Any
-    agents_of: Callable[[jax.Array], Any]
+    agents: Any
     prepare: Callable[[Any], Any] | None = None
 
 
-class Federation(NamedTuple):
-    """One environment and the constants of its N agents (leading axis N)."""
-
-    environment: Any
-    agents: Any
-    prepare: Any = None
-
-
 def federate(members: list[tuple[Environment, Any]]) -> Federation:
-    """Puts agents that were made one by one, as (environment, params), into one federation.
+    """The federation of agents that were made one by one, as (environment, params).
 
     Raises:
-        UserError: if their spaces or the structure of their params differ: one policy cannot serve them all.
+        UserError: if their spaces, their code or the structure of their params differ.
     """
     require(len(members) > 0, "a federation needs at least one agent")
     first, first_params = members[0]

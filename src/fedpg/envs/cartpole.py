@@ -1,33 +1,33 @@
-"""CartPole with every physical constant and the start range an argument, equal to Gymnasium's step by step.
+"""CartPole with its physical constants and start range as arguments; steps equal Gymnasium's.
 
-Derived constants (total mass, mass times length) are computed in the step, never stored: changing a pole's mass changes them.
+Derived constants (total mass, mass times length) are computed in the step, never stored: they follow the pole's mass.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedpg.envs.base import Box, Discrete, Environment, Step
-from fedpg.envs.heterogeneity import log_spread, shuffled_positions
+from fedpg.envs.heterogeneity import PerAgent, listed, log_spread, shuffled_positions
 from fedpg.errors import require
 
-PerAgent = float | tuple[float, ...]
-
 SPREAD = {"length": 2.0, "gravity": 1.5, "start_range": 2.0}
-"""What `heterogeneity` spreads, and the factor either way at heterogeneity 1."""
+"""The constants that `heterogeneity` spreads, and by which factor either way at heterogeneity 1."""
 WIDEST_START = 0.2
-"""`heterogeneity` widens no start beyond this, just inside the angle (0.2095) at which the episode ends."""
+"""Upper bound of a spread start range, just inside the angle (0.2095) at which the episode ends."""
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class CartPoleOptions:
-    """Every constant: one number for all agents, or a list with one number per agent. A constant given as a list
-    is not spread by `heterogeneity`; length, gravity and start_range given as one number are (see `SPREAD`)."""
+class CartPole:
+    """The constants of a CartPole: as options one number for all agents or one per agent, in an environment an array.
+
+    Constants given per agent are not spread by `heterogeneity`; length, gravity and start_range otherwise are (see `SPREAD`).
+    """
 
     gravity: PerAgent = 9.8
     """Acceleration, m/s^2."""
@@ -49,26 +49,12 @@ class CartPoleOptions:
     """Every start coordinate is uniform in [-start_range, start_range]."""
 
 
-class CartPoleParams(NamedTuple):
-    """One agent's constants; the names are those of `CartPoleOptions`."""
-
-    gravity: jax.Array
-    masscart: jax.Array
-    masspole: jax.Array
-    length: jax.Array
-    force_mag: jax.Array
-    tau: jax.Array
-    x_threshold: jax.Array
-    theta_threshold: jax.Array
-    start_range: jax.Array
-
-
-def _reset(key: jax.Array, params: CartPoleParams) -> tuple[jax.Array, jax.Array]:
+def _reset(key: jax.Array, params: CartPole) -> tuple[jax.Array, jax.Array]:
     state = jax.random.uniform(key, (4,), minval=-1.0, maxval=1.0) * params.start_range
     return state, state
 
 
-def _transition(noise: jax.Array, state: jax.Array, action: jax.Array, params: CartPoleParams) -> Step:
+def _transition(noise: jax.Array, state: jax.Array, action: jax.Array, params: CartPole) -> Step:
     del noise  # the dynamics are deterministic
     x, x_dot, theta, theta_dot = state
     force = jnp.where(action == 1, params.force_mag, -params.force_mag)
@@ -88,22 +74,21 @@ def _transition(noise: jax.Array, state: jax.Array, action: jax.Array, params: C
 ENVIRONMENT = Environment("cartpole", Box((4,)), Discrete(2), _reset, _transition, lambda key, n: jnp.zeros(n))
 
 
-def cartpoles(key: jax.Array, agents: int, heterogeneity: float, options: CartPoleOptions) -> CartPoleParams:
+def cartpoles(key: jax.Array, agents: int, heterogeneity: float, options: CartPole) -> CartPole:
     """The constants of N CartPoles, leading axis N.
 
     At heterogeneity h, pole lengths, gravities and start ranges lie evenly on a log scale within a factor 2^h, 1.5^h and
-    2^h of nominal, each dealt to the agents in its own random order.
+    2^h of nominal, each assigned to the agents in its own random order.
     """
     values = {}
-    for field, place_key in zip(dataclasses.fields(options), jax.random.split(key, len(CartPoleParams._fields)), strict=True):
-        value = getattr(options, field.name)
-        given = value if isinstance(value, tuple) else (value,) * agents
-        require(len(given) == agents, f"{field.name} lists {len(given)} values for {agents} agents: give one per agent")
-        require(all(0.0 < v < math.inf for v in given), f"{field.name} must be positive and finite, not {value}")
-        constant = jnp.asarray(given, float)
-        if field.name in SPREAD and not isinstance(value, tuple):
-            constant *= log_spread(heterogeneity, SPREAD[field.name], shuffled_positions(place_key, agents))
-        values[field.name] = constant
+    names = [field.name for field in dataclasses.fields(CartPole)]
+    for name, order_key in zip(names, jax.random.split(key, len(names)), strict=True):
+        given = getattr(options, name)
+        constants = listed(name, given, agents)
+        require(all(0.0 < v < math.inf for v in constants), f"{name} must be positive and finite, not {given}")
+        values[name] = jnp.asarray(constants, float)
+        if name in SPREAD and not isinstance(given, tuple):
+            values[name] *= log_spread(heterogeneity, SPREAD[name], shuffled_positions(order_key, agents))
     if not isinstance(options.start_range, tuple):
         values["start_range"] = jnp.minimum(values["start_range"], WIDEST_START)
-    return CartPoleParams(**values)
+    return CartPole(**values)

@@ -1,4 +1,11 @@
-"""Families of environments by name: what `--env` takes, and how `--env-option NAME=VALUE` is read."""
+"""Every environment by name, as `--env` takes it, and its options, as `--env-option NAME=VALUE` gives them.
+
+cartpole, random-mdp, conflict       in the compiled program
+halfcheetah, walker2d, hopper, ...   MuJoCo on the CPU (backend batch), or in the compiled program (backend mjx)
+gym:ID                               any Gymnasium environment, in Python
+module:function, file.py:function    the user's own, in Python or in JAX
+spaces                               spaces without an environment, for the server of a federation
+"""
 
 from __future__ import annotations
 
@@ -8,53 +15,48 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import msgspec
 
-from fedpg.envs import cartpole, tabular
-from fedpg.envs.base import Environment
+from fedpg.envs import cartpole, gym, mujoco, own, spaces_only, tabular
+from fedpg.envs.base import Environment, Federation
 from fedpg.errors import UserError, choose, require
 
 
 class Family(NamedTuple):
-    """A kind of environment of which any number of agents can be made.
+    """A kind of environment with any number of agents.
 
     Attributes:
-        options: frozen dataclass type of what can be set.
+        options: frozen dataclass with the options and their defaults.
         environment: options -> Environment.
         agents: (key, N, heterogeneity, options) -> params with leading axis N.
         heterogeneity: the default.
-        spread_by: one line for people: what the number does.
     """
 
     options: type
     environment: Callable[[Any], Environment]
     agents: Callable[[jax.Array, int, float, Any], Any]
     heterogeneity: float
-    spread_by: str
 
 
+SPACES = "spaces"
 FAMILIES: dict[str, Family] = {
     "random-mdp": Family(
-        tabular.RandomMDPOptions,
-        lambda o: tabular.environment("random-mdp", o.states, o.actions),
-        tabular.random_mdps,
-        0.5,
-        "kappa of the paper up to 1 (share of an agent's own kernel); beyond 1 those kernels sharpen",
+        tabular.RandomMDPOptions, lambda o: tabular.environment("random-mdp", o.states, o.actions), tabular.random_mdps, 0.5
     ),
     "conflict": Family(
-        tabular.ConflictOptions,
-        lambda o: tabular.environment("conflict", o.states, o.actions),
-        tabular.conflicting_mdps,
-        1.0,
-        "agents want different actions; reward scales run over 2h orders of magnitude",
+        tabular.ConflictOptions, lambda o: tabular.environment("conflict", o.states, o.actions), tabular.conflicting_mdps, 1.0
     ),
-    "cartpole": Family(
-        cartpole.CartPoleOptions,
-        lambda o: cartpole.ENVIRONMENT,
-        cartpole.cartpoles,
-        0.5,
-        "pole length and start range within a factor 2^h of nominal, gravity within 1.5^h",
-    ),
+    "cartpole": Family(cartpole.CartPole, lambda o: cartpole.ENVIRONMENT, cartpole.cartpoles, 0.5),
+    SPACES: Family(spaces_only.SpacesOptions, spaces_only.environment, spaces_only.members, 0.0),
 }
+NAMES = (*FAMILIES, *mujoco.TASKS)
+BACKENDS = ("auto", *mujoco.BACKENDS)
+LONGEST = 1000
+"""Upper bound of a horizon that is taken from the time limit of an environment."""
+MUJOCO_HETEROGENEITY = 0.5
+"""The default for MuJoCo tasks: start ranges within a factor 2^0.5 of the task's own."""
+MJX_LANES = 4096
+"""From this many trajectories at once `auto` takes MJX on a GPU: with 1,600 it was slower than 16 cores, with 16,384 faster."""
 
 
 def family(name: str) -> Family:
@@ -62,37 +64,79 @@ def family(name: str) -> Family:
     return FAMILIES[choose("env", name, FAMILIES)]
 
 
-def read_options(name: str, kind: type, given: dict[str, Any]) -> Any:
-    """The options dataclass `kind` of environment `name`, with `given` values checked for name and type.
+def check_name(name: str) -> str:
+    """`name` if it can be an environment; names with a colon are looked up only by `make`."""
+    return name if ":" in name else choose("env", name, NAMES)
 
-    A list where one number is meant is taken as one value per agent; if those differ, the agents' spaces would differ.
+
+def default_heterogeneity(name: str) -> float:
+    """The heterogeneity of an environment when none is given."""
+    if name in FAMILIES:
+        return FAMILIES[name].heterogeneity
+    return MUJOCO_HETEROGENEITY if name in mujoco.TASKS else 0.0
+
+
+def time_limit(name: str) -> int | None:
+    """The number of steps after which the environment itself ends an episode, if its name tells; at most `LONGEST`."""
+    limit = gym.time_limit(name) if name.startswith(gym.PREFIX) else None
+    return min(limit, LONGEST) if limit else None
+
+
+def choose_backend(name: str, backend: str, lanes: int, device: str) -> str:
+    """`backend`, or for "auto" the faster one for this many trajectories at once on this kind of device ("cpu", "gpu")."""
+    choose("backend", backend, BACKENDS)
+    if name not in mujoco.TASKS:
+        require(backend == "auto", f"{name} has only one backend: leave out --backend")
+        return backend
+    faster = "mjx" if device == "gpu" and lanes >= MJX_LANES else "batch"
+    return faster if backend == "auto" else backend
+
+
+def read_options(name: str, kind: type, given: dict[str, Any]) -> Any:
+    """The options dataclass `kind` of environment `name` with the `given` values, checked for name and type.
+
+    Where the type is one number for all agents, a list of equal numbers is accepted.
     """
     hints = typing.get_type_hints(kind)
-    fields = [f.name for f in dataclasses.fields(kind)]
     values = {}
     for key, value in given.items():
-        choose(f"option of {name}", key, fields)
-        if isinstance(value, list):
-            value = tuple(value)
-        if isinstance(value, tuple) and hints[key] in (int, str, float):
+        choose(f"option of {name}", key, [field.name for field in dataclasses.fields(kind)])
+        if isinstance(value, list | tuple) and hints[key] in (int, str, float):
             same = len(value) > 0 and all(v == value[0] for v in value)
-            require(same, f"{key} differs between agents {value}: it is one for all, so that they share spaces and policy")
+            require(same, f"{key} differs between agents ({value}), but they share spaces and policy: give one value")
             value = value[0]
-        values[key] = _convert(name, key, value, hints[key])
-    return kind(**values)
-
-
-def _convert(name: str, key: str, value: Any, hint: Any) -> Any:
+        values[key] = value
     try:
-        if hint is int:
-            require(float(value) == int(value) >= 1, f"{key} of {name} must be a whole number of at least 1, not {value}")
-            return int(value)
-        if hint is str:
-            return str(value)
-        if isinstance(value, tuple):
-            return tuple(float(v) for v in value)
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{key} of {name} must be a number, not {value!r}") from None
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        raise UserError(f"option {place.rstrip('`')} of {name}: {reason}") from None
+
+
+def make(
+    name: str, agents: int = 5, heterogeneity: float | None = None, options: dict[str, Any] | None = None, backend: str = "auto"
+) -> Federation:
+    """The environment called `name` with N agents.
+
+    Args:
+        name: as in `--env`, see above.
+        agents: N.
+        heterogeneity: how much the agents differ; None is the environment's default.
+        options: as in `--env-option`; a list gives one value per agent.
+        backend: of MuJoCo: batch, mjx, or auto, which is batch here (`choose_backend` knows better).
+
+    Raises:
+        UserError: for a name or an option that does not exist, or an environment that cannot be made.
+    """
+    check_name(name)
+    given = {} if options is None else options
+    heterogeneity = default_heterogeneity(name) if heterogeneity is None else heterogeneity
+    if name in FAMILIES:
+        kind = FAMILIES[name]
+        values = read_options(name, kind.options, given)
+        return Federation(kind.environment(values), lambda key, seed: kind.agents(key, agents, heterogeneity, values))
+    if name in mujoco.TASKS:
+        values = read_options(name, mujoco.MujocoOptions, given)
+        return mujoco.federation(name, agents, heterogeneity, values, "batch" if backend == "auto" else backend)
+    require(heterogeneity == 0.0, f"{name} has no --heterogeneity: give each agent its own --env-option values instead")
+    return (gym if name.startswith(gym.PREFIX) else own).federation(name, agents, given)

@@ -1,9 +1,9 @@
-"""Environments that run in Python beside the jitted program: what the program asks of them, and how failures are told.
+"""Environments that run in Python beside the compiled program: their interface, and how failures are reported.
 
-A *lane* is one trajectory in one agent's environment. A `Host` steps any number of lanes together; the jitted program calls
-it once per step for all lanes of all agents and seeds (see `fedpg.gradients.host_rollout`). A lane that raises, returns
-numbers that are not finite or arrays of the wrong shape ends there with reward NaN, which makes its agent's message not
-finite: the engine then gives that agent weight 0 for the round. The reason is kept in `Host.events`.
+A *lane* is one trajectory in the environment of one agent. A `Host` steps any number of lanes together; the compiled program
+calls it once per step for all lanes of all agents and seeds (see `fedpg.gradients.host_rollout`). A lane that raises, or returns
+numbers that are not finite or arrays of the wrong shape, ends there with reward NaN. This makes the message of its agent not
+finite, and the engine leaves that agent out of the round. The reason is appended to `Host.events`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fedpg.envs.base import Space
 
 
 class Event(NamedTuple):
-    """Something that went wrong in one agent's environment.
+    """A failure in the environment of one agent.
 
     Attributes:
         index: which environment: seed * N + agent.
-        what: one line for people.
+        what: one line that says what happened.
     """
 
     index: int
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What one step of L lanes returns. Lanes that had ended before stand still with reward 0."""
+    """The result of one step of L lanes. Lanes that had ended before stand still with reward 0."""
 
     observation: np.ndarray
     reward: np.ndarray
@@ -39,7 +39,7 @@ class Stepped(NamedTuple):
 
 
 class Session(Protocol):
-    """L lanes under way. `observation` is where they start, (L, ...); `close` gives back what the lanes occupy."""
+    """L lanes under way. `observation` is where they start, (L, ...); `close` frees what they use."""
 
     observation: np.ndarray
 
@@ -48,7 +48,7 @@ class Session(Protocol):
 
 
 class Host(Protocol):
-    """Makes sessions. Several may be open at once. `events` grows; whoever reads it empties it."""
+    """Makes sessions, of which several may be open at once. A reader of `events` also empties it."""
 
     events: list[Event]
 
@@ -58,11 +58,11 @@ class Host(Protocol):
 
 
 class Member(NamedTuple):
-    """What a host environment's agent is to the jitted program.
+    """An agent of a host environment, as the compiled program knows it.
 
     Attributes:
-        index: which of the host's environments is its own: seed * N + agent, ().
-        start: numbers that `HostEnvironment.start` needs; () if none.
+        index: which environment of the host it has: seed * N + agent, ().
+        start: argument of `HostEnvironment.start`; () if none.
     """
 
     index: jax.Array
@@ -70,14 +70,14 @@ class Member(NamedTuple):
 
 
 class HostEnvironment(NamedTuple):
-    """One task, for every agent, stepped in Python.
+    """One task that is stepped in Python, the same for all agents.
 
     Attributes:
-        name: what `--env` calls it.
-        observation_space: what the policy sees.
-        action_space: what the policy does.
-        start: (key, Member.start) -> what a lane starts from, an array: a start state, or the bits of a seed. It is drawn
-            by JAX, so that a run can be repeated and resumed bit for bit.
+        name: as in `--env`.
+        observation_space: of the policy's inputs.
+        action_space: of the policy's outputs.
+        start: (key, Member.start) -> what a lane starts from, an array: a start state, or the bits of a seed. JAX draws it, so
+            that runs repeat and resume bit for bit.
         host: steps the lanes.
     """
 

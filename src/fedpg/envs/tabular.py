@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.envs.base import Discrete, Environment, Step
-from fedpg.envs.heterogeneity import mix, positions
+from fedpg.envs.heterogeneity import Count, mix, positions
 from fedpg.errors import choose, require
 from fedpg.sampling import pick, uniforms
 
 LARGEST_ORDER = 15.0
-"""Rewards of the conflict family stay within 10^+-15, so that squares of their gradients fit in float32."""
+"""Rewards of the conflict family are within 10^+-15, so that squared gradients fit in float32."""
 KERNELS = ("uniform", "bernoulli", "orthogonal")
 
 
@@ -52,7 +52,7 @@ def environment(name: str, states: int, actions: int) -> Environment:
 
 
 def is_tabular(environment: Any) -> bool:
-    """Whether it is a finite MDP that was made here and not altered since: `MDP` params then say all about it."""
+    """Whether it was made by `environment` here and not altered: its `MDP` params then describe it completely."""
     return isinstance(environment, Environment) and environment[3:] == (_reset, _transition, uniforms)
 
 
@@ -60,18 +60,18 @@ def is_tabular(environment: Any) -> bool:
 class RandomMDPOptions:
     """The paper's random MDPs: P_i = kappa K_i + (1 - kappa) P_0, with kappa = min(heterogeneity, 1).
 
-    Beyond heterogeneity 1 the agents' own kernels K_i are sharpened (entries to the power `heterogeneity`, then
-    normalised), towards a different deterministic system for each agent.
+    Above heterogeneity 1 the kernels K_i are sharpened (entries to the power `heterogeneity`, then normalised), towards a
+    different deterministic system for each agent.
     """
 
-    states: int = 5
-    """Number of states; one number, the same for all agents."""
-    actions: int = 5
-    """Number of actions; one number, the same for all agents."""
+    states: Count = 5
+    """Number of states of all agents."""
+    actions: Count = 5
+    """Number of actions of all agents."""
     kernel: str = "uniform"
-    """uniform: entries U[0,1]; bernoulli: those times a random mask; orthogonal: P_0 has a mask, every K_i its complement."""
+    """uniform: entries U[0,1]; bernoulli: the same times a random mask; orthogonal: P_0 has a mask, every K_i its complement."""
     sparsity: float = 0.5
-    """Chance that an entry survives the mask of bernoulli and orthogonal kernels."""
+    """Probability that the mask of bernoulli and orthogonal kernels keeps an entry."""
     reward_heterogeneity: float = 0.0
     """Share of an agent's own random reward, 0 (common reward, the paper) to 1."""
     start_heterogeneity: float = 0.0
@@ -79,7 +79,7 @@ class RandomMDPOptions:
 
 
 def _normalise(rows: jax.Array) -> jax.Array:
-    """Rows that sum to 1; an empty row (all masked) becomes uniform."""
+    """Rows divided by their sum; a row of zeros (all masked) becomes uniform."""
     total = rows.sum(-1, keepdims=True)
     return jnp.where(total > 0, rows / jnp.where(total > 0, total, 1.0), 1.0 / rows.shape[-1])
 
@@ -101,7 +101,7 @@ def random_mdps(key: jax.Array, agents: int, heterogeneity: float, options: Rand
     elif options.kernel == "orthogonal":
         common, own = common * mask, own * ~mask
     largest = jnp.maximum(own.max(-1, keepdims=True), jnp.finfo(own.dtype).tiny)
-    sharpened = (own / largest) ** max(1.0, heterogeneity)  # relative to the largest entry, which no power makes vanish
+    sharpened = (own / largest) ** max(1.0, heterogeneity)  # relative to the largest entry, so that no power underflows
     transition = mix(min(heterogeneity, 1.0), _normalise(sharpened), _normalise(common))
 
     common_reward, own_reward = jax.random.uniform(next(keys), (states, actions)), jax.random.uniform(next(keys), (agents, states, actions))
@@ -115,25 +115,25 @@ def random_mdps(key: jax.Array, agents: int, heterogeneity: float, options: Rand
 
 @dataclasses.dataclass(frozen=True)
 class ConflictOptions:
-    """Agents that want different things, by very different amounts, in one random world.
+    """Agents with conflicting rewards of very different size in one random MDP.
 
-    With k = min(heterogeneity, 1), agent i is paid 10^(heterogeneity z_i) [ k 1{a = a_i(s)} + (1-k) 1{a = a_0(s)} ]:
-    its own favourite action in every state, on a scale that runs over 2 `heterogeneity` orders of magnitude
-    (z_i evenly from -1 to 1). Neighbouring agents never share a favourite when there are enough actions.
+    With k = min(heterogeneity, 1), the reward of agent i is 10^(heterogeneity z_i) [ k 1{a = a_i(s)} + (1-k) 1{a = a_0(s)} ]:
+    it prefers its own action a_i(s) in every state, and the scales cover 2 `heterogeneity` orders of magnitude (z_i evenly
+    from -1 to 1). Neighbouring agents never prefer the same action when there are enough actions.
     """
 
-    states: int = 5
-    """Number of states; one number, the same for all agents."""
-    actions: int = 5
-    """Number of actions; one number, the same for all agents."""
+    states: Count = 5
+    """Number of states of all agents."""
+    actions: Count = 5
+    """Number of actions of all agents."""
 
 
 def conflicting_mdps(key: jax.Array, agents: int, heterogeneity: float, options: ConflictOptions) -> MDP:
     """N MDPs with conflicting rewards, leading axis N. See `ConflictOptions`."""
     states, actions = options.states, options.actions
-    kernel_key, favourite_key = jax.random.split(key)
+    kernel_key, preference_key = jax.random.split(key)
     kernel = _normalise(jax.random.uniform(kernel_key, (states, actions, states)))
-    orders = jax.vmap(lambda k: jax.random.permutation(k, actions))(jax.random.split(favourite_key, states))  # (S, A)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, actions))(jax.random.split(preference_key, states))  # (S, A)
     own = jax.nn.one_hot(orders[:, jnp.arange(agents) % actions].T, actions)  # (N, S, A)
     wanted = mix(min(heterogeneity, 1.0), own, own[0])
     scale = 10.0 ** jnp.clip(heterogeneity * positions(agents), -LARGEST_ORDER, LARGEST_ORDER)

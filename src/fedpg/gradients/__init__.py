@@ -1,1 +1,1 @@
-"""Estimators of the policy gradient, and the exact one."""
+"""Estimators of the policy gradient, from trajectories (`batch`) or visit counts (`tabular`), and the exact gradient (`exact`)."""

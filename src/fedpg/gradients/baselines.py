@@ -1,7 +1,7 @@
-"""Baselines b(s_t, t), fitted on what an agent saw *before*: they then leave the gradient unbiased.
+"""Baselines b(s_t, t), fitted on *earlier* batches of the same agent: the gradient stays unbiased.
 
 Every baseline is a running weighted average or least-squares fit of the return-to-go sum_{h>=t} gamma^(h-t) r_h,
-in which older batches count less (`DECAY`). Its state stays with its agent.
+in which older batches count less (`DECAY`). Its state stays with the agent.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Discrete, Environment
+from fedpg.envs.base import Discrete, Environment, zero
 from fedpg.errors import choose, require
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import features
 
 NAMES = ("none", "time", "linear", "value")
 DECAY = 0.8
-"""How much of the older evidence is kept when a new batch comes."""
+"""Factor on older batches when a new one is added."""
 RIDGE = 1e-3
-"""Pulls the least-squares fit to zero where there is little evidence."""
+"""Ridge penalty of the least-squares fit."""
 
 
 class Baseline(NamedTuple):
@@ -39,9 +39,9 @@ class Baseline(NamedTuple):
 
 
 def targets(reward: jax.Array, discount: float) -> jax.Array:
-    """What a baseline predicts: sum_{h>=t} gamma^(h-t) r_h, (H,).
+    """The return-to-go that a baseline predicts: sum_{h>=t} gamma^(h-t) r_h, (H,).
 
-    As a product with a triangular matrix: G_t / gamma^t would underflow for long horizons, and a loop is slow on a GPU.
+    Computed as a product with a triangular matrix: G_t / gamma^t underflows for long horizons, and a loop is slow on a GPU.
     """
     steps = jnp.arange(reward.shape[0])
     later = steps[None, :] - steps[:, None]
@@ -53,45 +53,52 @@ def _none() -> Baseline:
 
 
 class Average(NamedTuple):
-    """A decayed mean per cell: sum of targets and of visits, each (cells,)."""
+    """A decayed mean per cell.
+
+    Attributes:
+        total: sum of targets, (cells,).
+        visits: number of targets, (cells,).
+    """
 
     total: jax.Array
     visits: jax.Array
 
     def mean(self) -> jax.Array:
-        """The mean target in every cell, 0 where nothing was seen, (cells,)."""
+        """The mean target in every cell, 0 where there was none, (cells,)."""
         return self.total / jnp.maximum(self.visits, 1e-6)
 
     def add(self, total: jax.Array, visits: jax.Array) -> Average:
-        """With the sums of a new batch; what was known before counts less."""
+        """Adds the sums of a new batch; older batches count less."""
         return Average(DECAY * self.total + total, DECAY * self.visits + visits)
 
 
-def _averages(cells: int, cell_of: Callable[[Trajectory], jax.Array]) -> Baseline:
-    """Mean return-to-go in each of `cells` cells; `cell_of` gives each step's cell, (H,)."""
-
-    def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
-        cell = jax.nn.one_hot(jax.vmap(cell_of)(tau), cells) * tau.mask[..., None]  # (B, H, cells)
-        return state.add(jnp.einsum("bhc,bh->c", cell, target), jnp.sum(cell, axis=(0, 1)))
-
-    return Baseline(
-        lambda: Average(jnp.zeros(cells), jnp.zeros(cells)),
-        lambda state, tau: state.mean()[cell_of(tau)],
-        update,
-    )
-
-
 def _time(horizon: int) -> Baseline:
-    """Mean return-to-go at each time: step t is in cell t."""
+    """Mean return-to-go at each time."""
 
     def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
         return state.add(jnp.sum(tau.mask * target, axis=0), jnp.sum(tau.mask, axis=0))
 
-    return _averages(horizon, lambda tau: jnp.arange(horizon))._replace(update=update)
+    return Baseline(lambda: Average(jnp.zeros(horizon), jnp.zeros(horizon)), lambda state, tau: state.mean(), update)
+
+
+def _value(states: int) -> Baseline:
+    """Mean return-to-go in each state."""
+
+    def update(state: Average, tau: Trajectory, target: jax.Array) -> Average:
+        visited = jax.nn.one_hot(tau.observation, states) * tau.mask[..., None]  # (B, H, S)
+        return state.add(jnp.einsum("bhs,bh->s", visited, target), jnp.sum(visited, axis=(0, 1)))
+
+    return Baseline(lambda: Average(jnp.zeros(states), jnp.zeros(states)), lambda state, tau: state.mean()[tau.observation], update)
 
 
 class Fit(NamedTuple):
-    """Decayed normal equations and their solution."""
+    """The decayed normal equations of a least-squares fit and their solution.
+
+    Attributes:
+        gram: (D, D).
+        moment: (D,).
+        coefficient: the solution, (D,).
+    """
 
     gram: jax.Array
     moment: jax.Array
@@ -109,8 +116,7 @@ def _linear(environment: Environment) -> Baseline:
         return jnp.concatenate([*own, t, t**2, t**3, jnp.ones_like(t)], axis=1)
 
     def init() -> Fit:
-        observation = jnp.zeros((1, *getattr(space, "shape", ())), int if isinstance(space, Discrete) else float)
-        width = phi(Trajectory(observation, jnp.zeros(1), jnp.zeros(1), jnp.ones(1))).shape[1]
+        width = phi(Trajectory(zero(space)[None], jnp.zeros(1), jnp.zeros(1), jnp.ones(1))).shape[1]
         return Fit(jnp.zeros((width, width)), jnp.zeros(width), jnp.zeros(width))
 
     def update(state: Fit, tau: Trajectory, target: jax.Array) -> Fit:
@@ -135,4 +141,4 @@ def make(name: str, environment: Environment, horizon: int) -> Baseline:
         return _linear(environment)
     space = environment.observation_space
     require(isinstance(space, Discrete), f"baseline 'value' needs a finite number of states, and {environment.name} has none: use 'linear'")
-    return _averages(space.n, lambda tau: tau.observation)
+    return _value(space.n)

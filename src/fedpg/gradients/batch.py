@@ -1,7 +1,15 @@
-"""g and F averaged over a batch of trajectories, in one backward pass: the estimator for any environment."""
+"""The estimator for any environment: g and F averaged over a batch of trajectories, in one backward pass.
+
+    g(tau|th)       = sum_t c_t grad log pi_th(a_t|s_t)         c_t = G_t - gamma^t b(s_t, t)
+    F(th'; tau, th) = w(tau|th',th) g(tau|th')
+
+`fedpg.gradients.tabular` computes the same from visit counts, for small finite MDPs.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,20 +21,79 @@ from fedpg.envs.base import Environment
 from fedpg.envs.host import HostEnvironment
 from fedpg.gradients import baselines, importance
 from fedpg.gradients.baselines import targets
-from fedpg.gradients.estimator import Choices, Estimator, Usage
 from fedpg.gradients.gpomdp import coefficients, surrogate
 from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory, log_probs, rollout
-from fedpg.gradients.surrogate import Divergence, Surrogate, averaged, of_visits
-from fedpg.policies import distributions
 from fedpg.policies.base import Policy
-from fedpg.policies.distributions import Outputs
 from fedpg.trees import Params
 
 
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """How gradients are estimated."""
+
+    horizon: int
+    """H, the most steps of a trajectory."""
+    discount: float
+    """gamma, counted from time 0."""
+    batch_size: int = 1
+    """Trajectories per sample."""
+    baseline: str = "none"
+    """b(s_t, t), one of `baselines.NAMES`."""
+    normalise_advantages: bool = False
+    """Standardise advantages over each batch."""
+    importance: str = "trajectory"
+    """Kind of importance weight, one of `importance.KINDS`."""
+    weight_cap: float = 2.0
+    """Upper bound of truncated importance weights."""
+    watch_observations: bool = False
+    """Report the moments of the observations with the usage of a sample."""
+
+
+class Usage(NamedTuple):
+    """The cost and the return of a sample; usages add up.
+
+    Attributes:
+        trajectories: number of trajectories, ().
+        env_steps: executed steps, ().
+        total_return: sum of undiscounted returns, ().
+        observations: `Moments` of the observations; () unless `Choices.watch_observations`.
+    """
+
+    trajectories: jax.Array
+    env_steps: jax.Array
+    total_return: jax.Array
+    observations: Any = ()
+
+
+def total_usage(usages: Usage) -> Usage:
+    """Adds up usages along their leading axis."""
+    seen = moments.merge(usages.observations) if usages.observations else ()
+    return Usage(*(jnp.sum(x, axis=0) for x in usages[:3]), seen)
+
+
+class Estimator(NamedTuple):
+    """Pure functions for one agent that draw samples and estimate g and F from them.
+
+    Attributes:
+        init_memory: () -> memory.
+        sample: (key, params, agent, memory) -> sample, memory.
+        gradient: (sample, params) -> mean of g(tau|params) over the batch.
+        weighted_gradient: (sample, params, behaviour) -> mean of F(params; tau, behaviour), Weights. Differentiable in
+            params through the weight as well as through g.
+        usage: sample -> Usage.
+    """
+
+    init_memory: Callable[[], Any]
+    sample: Callable[[jax.Array, Params, Any, Any], tuple[Any, Any]]
+    gradient: Callable[[Any, Params], Params]
+    weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]]
+    usage: Callable[[Any], Usage]
+
+
 class Batch(NamedTuple):
-    """B trajectories and what was known about them when they were drawn.
+    """B trajectories, with the baseline as it was when they were drawn.
 
     Attributes:
         trajectory: leading axis B.
@@ -39,17 +106,39 @@ class Batch(NamedTuple):
     scale: jax.Array
 
 
+Draw = Callable[[jax.Array, Params, Any], Trajectory]
+"""(keys, params, agent) -> one trajectory per key, leading axis B."""
+
+
+def sampler(environment: Environment | HostEnvironment, policy: Policy, horizon: int) -> Draw:
+    """The function that draws trajectories of `policy` in `environment`."""
+    if isinstance(environment, HostEnvironment):
+        return functools.partial(host_rollouts, environment, policy, horizon)
+    return jax.vmap(functools.partial(rollout, environment, policy, horizon), (0, None, None))
+
+
 def normalise_advantages(batch: Batch, discount: float) -> Batch:
-    """Standardises R_t - b_t over the executed steps of the batch: a shift of the baseline and a scale. Biased."""
+    """Standardises R_t - b_t over the executed steps of the batch, by a shift of the baseline and a scale. Biased."""
     mask = batch.trajectory.mask
     count = jnp.maximum(jnp.sum(mask), 1.0)
     returns = jax.vmap(targets, (0, None))(batch.trajectory.reward, discount)
     advantage = returns - batch.baseline
     mean = jnp.sum(mask * advantage) / count
     variance = jnp.sum(mask * jnp.square(advantage - mean)) / count
-    # Where all advantages are equal the deviation is rounding noise, which must not be blown up to order 1.
+    # Where all advantages are equal the deviation is rounding noise, which must not be scaled up to order 1.
     rounding = 1e-5 * jnp.max(mask * (jnp.abs(returns) + jnp.abs(batch.baseline)))
     return batch._replace(baseline=batch.baseline + mean, scale=1.0 / (jnp.sqrt(variance) + rounding + 1e-8))
+
+
+def batch_coefficients(batch: Batch, discount: float) -> jax.Array:
+    """c_t of every step, without `Batch.scale`, (B, H)."""
+    return jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
+
+
+def log_ratios(policy: Policy, params: Params, behaviour: Params, batch: Batch) -> jax.Array:
+    """log pi_params - log pi_behaviour of every executed step, (B, H)."""
+    each = jax.vmap(log_probs, (None, None, 0))
+    return each(policy, params, batch.trajectory) - each(policy, behaviour, batch.trajectory)
 
 
 def _ascent(policy: Policy, params: Params, batch: Batch, coefficient: jax.Array) -> Params:
@@ -63,14 +152,7 @@ def _ascent(policy: Policy, params: Params, batch: Batch, coefficient: jax.Array
 
 def gradient(policy: Policy, params: Params, batch: Batch, discount: float) -> Params:
     """Mean of g(tau | params)."""
-    coefficient = jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
-    return _ascent(policy, params, batch, batch.scale * coefficient)
-
-
-def log_ratios(policy: Policy, params: Params, behaviour: Params, batch: Batch) -> jax.Array:
-    """log pi_params - log pi_behaviour of every executed step, (B, H)."""
-    each = jax.vmap(log_probs, (None, None, 0))
-    return each(policy, params, batch.trajectory) - each(policy, behaviour, batch.trajectory)
+    return _ascent(policy, params, batch, batch.scale * batch_coefficients(batch, discount))
 
 
 def weighted_gradient(
@@ -84,50 +166,31 @@ def weighted_gradient(
         coefficient = each(batch.trajectory, ratios, batch.baseline, discount, largest_log)
     else:
         w = jnp.exp(importance.log_weights(ratios, kind, cap))
-        coefficient = w[:, None] * jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
+        coefficient = w[:, None] * batch_coefficients(batch, discount)
     return _ascent(policy, params, batch, batch.scale * coefficient), importance.statistics(ratios)
 
 
-def near(policy: Policy, params: Params, behaviour: Params, batch: Batch, discount: float) -> Surrogate:
-    """The clipped surrogate of a batch drawn with `behaviour`."""
-    coefficient = batch.scale * jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
-    return of_visits(log_ratios(policy, params, behaviour, batch), coefficient, batch.trajectory.mask)
+def estimator(environment: Environment | HostEnvironment, policy: Policy, choices: Choices, draw: Draw | None = None) -> Estimator:
+    """The estimator whose samples are a `Batch` and whose memory is the state of the baseline.
 
-
-def divergence(outputs: Outputs, params: Params, other: Params, batch: Batch) -> Divergence:
-    """KL(pi_other || pi_params) in the states of a batch."""
-    each = jax.vmap(jax.vmap(lambda seen: distributions.divergence(outputs(other, seen), outputs(params, seen))))
-    return averaged(each(batch.trajectory.observation), batch.trajectory.mask)
-
-
-def trajectories(
-    environment: Environment | HostEnvironment, policy: Policy, horizon: int, keys: jax.Array, params: Params, agent: Any
-) -> Trajectory:
-    """One trajectory for each of `keys`, leading axis B."""
-    if isinstance(environment, HostEnvironment):
-        return host_rollouts(environment, policy, horizon, keys, params, agent)
-    return jax.vmap(lambda k: rollout(environment, policy, horizon, k, params, agent))(keys)
-
-
-def estimator(
-    environment: Environment | HostEnvironment, policy: Policy, choices: Choices, draw: Callable[..., Trajectory] = trajectories
-) -> Estimator:
-    """Samples are a `Batch` of what `draw` (called like `trajectories`) drew; the memory is the baseline's state."""
+    Args:
+        environment: of all agents.
+        policy: what is learned.
+        choices: how gradients are estimated.
+        draw: draws the trajectories; None is `sampler(environment, policy, choices.horizon)`.
+    """
+    draw = draw or sampler(environment, policy, choices.horizon)
     fitted = baselines.make(choices.baseline, environment, choices.horizon)
     discount = choices.discount
-    outputs = distributions.outputs_of(policy, environment.action_space)
 
     def sample(key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Batch, Any]:
-        keys = jax.random.split(key, choices.batch_size)
-        tau = draw(environment, policy, choices.horizon, keys, params, agent)
-        values = jax.vmap(fitted.predict, (None, 0))(memory, tau)
-        drawn = Batch(tau, values, jnp.ones(()))
+        tau = draw(jax.random.split(key, choices.batch_size), params, agent)
+        batch = Batch(tau, jax.vmap(fitted.predict, (None, 0))(memory, tau), jnp.ones(()))
         memory = fitted.update(memory, tau, jax.vmap(targets, (0, None))(tau.reward, discount))
-        return normalise_advantages(drawn, discount) if choices.normalise_advantages else drawn, memory
+        return normalise_advantages(batch, discount) if choices.normalise_advantages else batch, memory
 
-    def usage(drawn: Batch) -> Usage:
-        tau = drawn.trajectory
-        seen = ()
+    def usage(batch: Batch) -> Usage:
+        tau, seen = batch.trajectory, ()
         if choices.watch_observations:
             seen = moments.observed(tau.observation.reshape(tau.mask.size, -1), tau.mask.reshape(-1))
         return Usage(jnp.asarray(tau.reward.shape[0]), jnp.sum(tau.mask).astype(int), jnp.sum(tau.reward), seen)
@@ -135,11 +198,9 @@ def estimator(
     return Estimator(
         init_memory=fitted.init,
         sample=sample,
-        gradient=lambda drawn, params: gradient(policy, params, drawn, discount),
-        weighted_gradient=lambda drawn, params, behaviour: weighted_gradient(
-            policy, params, behaviour, drawn, discount, choices.weights, choices.weight_cap
+        gradient=lambda batch, params: gradient(policy, params, batch, discount),
+        weighted_gradient=lambda batch, params, behaviour: weighted_gradient(
+            policy, params, behaviour, batch, discount, choices.importance, choices.weight_cap
         ),
         usage=usage,
-        surrogate=lambda drawn, params, behaviour: near(policy, params, behaviour, drawn, discount),
-        divergence=outputs and (lambda drawn, params, other: divergence(outputs, params, other, drawn)),
     )

@@ -1,14 +1,15 @@
-"""Trajectories of agents that may lie about them: attacks that act before a gradient is taken.
+"""Trajectories of agents that may misreport them: attacks that act before a gradient is taken.
 
-    reward-flip       r_t is reported as -r_t
-    random-action     a_t is uniform instead of drawn from the policy, and reported as if the policy had drawn it
-    shuffled-reward   the rewards of a trajectory are reported in a random order of its steps
+    reward-flip       reports -r_t for every reward r_t
+    random-action     executes uniform actions and reports them as if the policy had drawn them
+    shuffled-reward   reports the rewards of a trajectory in random order
 
-An honest agent draws the same random numbers, and so the same trajectories, as if there were no suspects.
+An honest agent draws the same random numbers, and so the same trajectories, as in a federation without attackers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -23,17 +24,17 @@ from fedpg.trees import Params
 
 ATTACKS = ("reward-flip", "random-action", "shuffled-reward")
 HONEST, REWARD_FLIP, RANDOM_ACTION, SHUFFLED_REWARD = range(4)
-"""What `Suspect.attack` says."""
-LIES = 0x11E5
+"""Values of `MarkedAgent.attack`."""
+ATTACK_STREAM = 0x11E5
 """Folded into a key for the attack's own random numbers."""
 
 
-class Suspect(NamedTuple):
-    """An agent of which it is not known whether it is honest.
+class MarkedAgent(NamedTuple):
+    """An agent with a mark that says how it misreports its trajectories.
 
     Attributes:
         constants: those of its environment.
-        attack: 0 = honest, else which of `ATTACKS`, counted from 1, (); a real number, as constants are.
+        attack: 0 if it is honest, else the number of its attack in `ATTACKS`, from 1, (); floating, as constants are.
     """
 
     constants: Any
@@ -41,7 +42,7 @@ class Suspect(NamedTuple):
 
 
 def random_action(space: Space, uniform: jax.Array) -> jax.Array:
-    """A uniform element of the space, from as many uniform numbers as it has entries; an open end counts as 1."""
+    """A uniform element of the space, from one uniform number per entry; an unbounded side ends at 1."""
     if isinstance(space, Discrete):
         return jnp.minimum((uniform[0] * space.n).astype(jnp.int32), space.n - 1)
     low, high = max(space.low, -1.0), min(space.high, 1.0)
@@ -51,24 +52,25 @@ def random_action(space: Space, uniform: jax.Array) -> jax.Array:
 def shuffled(key: jax.Array, tau: Trajectory) -> jax.Array:
     """The rewards of one trajectory in a random order of its executed steps, (H,)."""
     steps = jnp.arange(tau.mask.size)
-    order = jnp.argsort(jnp.where(tau.mask > 0, jax.random.uniform(key, tau.mask.shape), 1.0 + steps))  # the rest stays behind
+    order = jnp.argsort(jnp.where(tau.mask > 0, jax.random.uniform(key, tau.mask.shape), 1.0 + steps))  # steps after the end stay last
     return tau.reward[order]
 
 
-def trajectories(
-    environment: Environment | HostEnvironment, policy: Policy, horizon: int, keys: jax.Array, params: Params, suspect: Suspect
-) -> Trajectory:
-    """What a suspect reports as its trajectories, one for each of `keys`, leading axis B."""
+def sampler(environment: Environment | HostEnvironment, policy: Policy, horizon: int) -> Callable[..., Trajectory]:
+    """(keys (B,), params, marked agent) -> what the agent reports as its trajectories, leading axis B: `batch.sampler` with attacks."""
     space = environment.action_space
 
-    def draw(key: jax.Array, n: int) -> tuple[Any, jax.Array]:
-        return policy.draw(key, n), jax.random.uniform(jax.random.fold_in(key, LIES), (n, space_size(space)))
+    def reported(keys: jax.Array, params: Params, agent: MarkedAgent) -> Trajectory:
+        def draw(key: jax.Array, n: int) -> tuple[Any, jax.Array]:
+            return policy.draw(key, n), jax.random.uniform(jax.random.fold_in(key, ATTACK_STREAM), (n, space_size(space)))
 
-    def act(noise: tuple[Any, jax.Array], params: Params, observation: jax.Array) -> jax.Array:
-        own = policy.act(noise[0], params, observation)
-        return jnp.where(suspect.attack == RANDOM_ACTION, random_action(space, noise[1]).astype(own.dtype), own)
+        def act(noise: tuple[Any, jax.Array], params: Params, observation: jax.Array) -> jax.Array:
+            own = policy.act(noise[0], params, observation)
+            return jnp.where(agent.attack == RANDOM_ACTION, random_action(space, noise[1]).astype(own.dtype), own)
 
-    tau = batch.trajectories(environment, policy._replace(draw=draw, act=act), horizon, keys, params, suspect.constants)
-    lies = jax.vmap(jax.random.fold_in, (0, None))(keys, LIES)
-    reward = jnp.where(suspect.attack == SHUFFLED_REWARD, jax.vmap(shuffled)(lies, tau), tau.reward)
-    return tau._replace(reward=jnp.where(suspect.attack == REWARD_FLIP, -reward, reward))
+        tau = batch.sampler(environment, policy._replace(draw=draw, act=act), horizon)(keys, params, agent.constants)
+        shuffle_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ATTACK_STREAM)
+        reward = jnp.where(agent.attack == SHUFFLED_REWARD, jax.vmap(shuffled)(shuffle_keys, tau), tau.reward)
+        return tau._replace(reward=jnp.where(agent.attack == REWARD_FLIP, -reward, reward))
+
+    return reported

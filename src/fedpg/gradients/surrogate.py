@@ -1,32 +1,41 @@
-"""What a batch says about policies near the one it was drawn with: the clipped surrogate, and divergences where it has been.
+"""The clipped surrogate objective, and the divergence between policies in the states of a sample. FedKL maximises both together.
 
     surrogate   mean over trajectories of sum_t clip(pi_th(a_t|s_t) / pi_b(a_t|s_t), 1e-8, 10) c_t
-    divergence  mean over the states visited of KL(pi_b(.|s) || pi_th(.|s)), and of its square root
+    divergence  mean over visited states of KL(pi_b(.|s) || pi_th(.|s)), and of its square root
 
-with b the behaviour, c_t = G_t - gamma^t b(s_t, t) the coefficients of g. The gradient of the surrogate at th = b is g.
+with b the behaviour and c_t = G_t - gamma^t b(s_t, t) the coefficients of g. The gradient of the surrogate at th = b is g.
+The exact forms replace the sample by the occupancy x and the advantages A of the behaviour in a finite MDP:
+
+    surrogate   sum_s x(s) sum_a pi_b(a|s) clip(pi_th(a|s) / pi_b(a|s)) A(s,a)
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from fedpg.gradients.batch import Batch, batch_coefficients, log_ratios
+from fedpg.gradients.exact import Tables
+from fedpg.policies import distributions
 from fedpg.policies.base import Policy
-from fedpg.trees import Params, add_scaled, subtract
+from fedpg.policies.distributions import Outputs
+from fedpg.trees import Params
 
 SMALLEST, LARGEST = 1e-8, 10.0
-"""Where ratios are cut, as in FedKL's code."""
+"""Bounds of the ratio, as in FedKL's code."""
 LEAST = 1e-8
-"""A divergence below this counts as this under the square root, whose slope would be infinite at 0."""
+"""Lower bound of a divergence under the square root, whose slope is infinite at 0."""
 
 
 class Surrogate(NamedTuple):
-    """Attributes:
-    value: of the surrogate, ().
-    length: how many steps a trajectory has on average; without sampling sum_t gamma^t, ().
-    largest: max |c_t| of any step; for tables of visits of the mean over a cell's visits, ().
+    """The surrogate of a sample.
+
+    Attributes:
+        value: of the surrogate, ().
+        length: mean number of steps of a trajectory; for the exact form sum_t gamma^t, ().
+        largest: max |c_t|, ().
     """
 
     value: jax.Array
@@ -35,9 +44,11 @@ class Surrogate(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """Attributes:
-    mean: of KL over states, ().
-    root: mean of sqrt(max(KL, 1e-8)), ().
+    """The divergence between two policies in the states of a sample.
+
+    Attributes:
+        mean: of KL over states, ().
+        root: mean of sqrt(max(KL, 1e-8)), ().
     """
 
     mean: jax.Array
@@ -45,36 +56,41 @@ class Divergence(NamedTuple):
 
 
 def clipped(log_ratio: jax.Array) -> jax.Array:
-    """The ratio within [1e-8, 10]; cut before it is taken out of the logarithm, so that its gradient is 0 beyond and never nan."""
+    """The ratio within [1e-8, 10]. Clipping its logarithm makes the gradient 0 outside and never NaN."""
     return jnp.exp(jnp.clip(log_ratio, jnp.log(SMALLEST), jnp.log(LARGEST)))
 
 
-def of_visits(log_ratio: jax.Array, coefficient: jax.Array, count: jax.Array) -> Surrogate:
-    """The surrogate of B trajectories from what each left in every cell, a cell being a step or a (state, action).
-
-    Args:
-        log_ratio: log pi_th - log pi_b in every cell, (B, ...) or the same for all trajectories, (...).
-        coefficient: the sum of c_t over the visits of a cell, (B, ...).
-        count: those visits, (B, ...).
-    """
-    trajectories = count.shape[0]
-    value, steps = jnp.sum(clipped(log_ratio) * coefficient), jnp.sum(count)
-    return Surrogate(value / trajectories, steps / trajectories, jnp.max(jnp.abs(coefficient) / jnp.maximum(count, 1)))
-
-
-def averaged(divergences: jax.Array, visits: jax.Array) -> Divergence:
+def _mean_divergence(divergences: jax.Array, visits: jax.Array) -> Divergence:
     """The means of divergences, weighted by the visits of each state; both of one shape."""
     share = visits / jnp.maximum(jnp.sum(visits), jnp.finfo(visits.dtype).tiny)
     divergences = jnp.where(visits > 0, divergences, 0.0)
     return Divergence(jnp.sum(share * divergences), jnp.sum(share * jnp.sqrt(jnp.maximum(divergences, LEAST))))
 
 
-def table_divergence(log_p: jax.Array, log_q: jax.Array) -> jax.Array:
-    """KL of every row of two (S, A) tables of log probabilities, (S,)."""
-    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=1)
+def of_batch(policy: Policy, params: Params, behaviour: Params, batch: Batch, discount: float) -> Surrogate:
+    """The surrogate of a batch drawn with `behaviour`."""
+    trajectories, count = batch.trajectory.mask.shape[0], batch.trajectory.mask
+    coefficient = batch.scale * batch_coefficients(batch, discount)
+    value = jnp.sum(clipped(log_ratios(policy, params, behaviour, batch)) * coefficient)
+    return Surrogate(value / trajectories, jnp.sum(count) / trajectories, jnp.max(jnp.abs(coefficient)))
 
 
-def moving(policy: Policy, params: Params) -> Params:
-    """`params`, through which gradients reach only what they may move (not the scale of observations)."""
-    held: Any = jax.lax.stop_gradient(params)
-    return add_scaled(held, 1.0, policy.free(subtract(params, held)))
+def divergence_of_batch(outputs: Outputs, params: Params, other: Params, batch: Batch) -> Divergence:
+    """KL(pi_other || pi_params) in the states of a batch; for `outputs` see `distributions.outputs_of`."""
+
+    def each(observation: jax.Array) -> jax.Array:
+        return distributions.divergence(outputs(other, observation), outputs(params, observation))
+
+    return _mean_divergence(jax.vmap(jax.vmap(each))(batch.trajectory.observation), batch.trajectory.mask)
+
+
+def of_tables(log_pi: jax.Array, log_behaviour: jax.Array, behaviour: Tables) -> Surrogate:
+    """The exact surrogate from log pi(a|s) of both policies, (S, A), and the tables of the behaviour."""
+    worth = behaviour.occupancy[:, None] * behaviour.probabilities * behaviour.advantages
+    value = jnp.sum(clipped(log_pi - log_behaviour) * worth)
+    return Surrogate(value, jnp.sum(behaviour.occupancy), jnp.max(jnp.abs(behaviour.advantages)))
+
+
+def divergence_of_tables(log_pi: jax.Array, log_other: jax.Array, occupancy: jax.Array) -> Divergence:
+    """KL(pi_other || pi) of tables of log probabilities, (S, A), in states visited as `occupancy`, (S,), says."""
+    return _mean_divergence(jnp.sum(jnp.exp(log_other) * (log_other - log_pi), axis=1), occupancy)

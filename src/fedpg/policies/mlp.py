@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Box, Environment, space_size
+from fedpg.envs.base import Box, Environment, space_size, zero
 from fedpg.policies.base import Policy, features
 from fedpg.policies.distributions import Normal
 from fedpg.sampling import look_up, pick, uniforms
@@ -18,7 +18,7 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 def _init_layers(key: jax.Array, sizes: list[int], last_scale: float) -> list[dict[str, jax.Array]]:
-    """Orthogonal weights, zero biases; a small last layer, so that every action is about as likely at the start."""
+    """Orthogonal matrices, zero biases; a small last layer, so that all actions are about equally likely at the start."""
     layers = []
     for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         scale = last_scale if i == len(sizes) - 2 else math.sqrt(2.0)
@@ -36,7 +36,7 @@ def _forward(layers: list[dict[str, jax.Array]], x: jax.Array) -> jax.Array:
 def categorical(environment: Environment, hidden: tuple[int, ...] = (8, 8)) -> Policy:
     """pi(.|s) = softmax(net(s)). Params: {"layers": [{"matrix", "bias"}, ...]}."""
     space, actions = environment.observation_space, environment.action_space.n
-    inputs = features(space, jnp.zeros(getattr(space, "shape", ()), int)).size
+    inputs = features(space, zero(space)).size
 
     def logits(params: Params, observation: jax.Array) -> jax.Array:
         return _forward(params["layers"], features(space, observation))
@@ -53,11 +53,11 @@ def categorical(environment: Environment, hidden: tuple[int, ...] = (8, 8)) -> P
 def gaussian(environment: Environment, hidden: tuple[int, ...] = (32, 32), log_std: float = -0.5) -> Policy:
     """pi(.|s) = N(net(s), diag exp(2 log_std)), log_std learned and the same in every state.
 
-    Params: {"layers": [...], "log_std": (A,)}. Actions are not clipped here; an environment clips what it cannot do.
+    Params: {"layers": [...], "log_std": (A,)}. Actions are not clipped here; environments clip them to what is possible.
     """
     space, action_space = environment.observation_space, environment.action_space
     assert isinstance(action_space, Box)
-    inputs = features(space, jnp.zeros(getattr(space, "shape", ()), int)).size
+    inputs = features(space, zero(space)).size
     outputs = space_size(action_space)
 
     def mean(params: Params, observation: jax.Array) -> jax.Array:

@@ -136,7 +136,7 @@ def test_every_algorithm_takes_a_robust_mean(name):
     small = SMALL[home(name)]()
     plain = make(name, small.problem)
     algorithm = robust(plain, aggregation.make("geometric-median"))
-    agent = jax.eval_shape(lambda key: trees.take(small.agents_of(key), 0), jax.random.key(0))
+    agent = jax.eval_shape(lambda key: trees.take(small.agents(key), 0), jax.random.key(0))
     server, state = jax.eval_shape(lambda key: algorithm.init(small.problem.init_params(key)), jax.random.key(0))
     for number, exchange in enumerate((*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate))):
         message = jax.eval_shape(exchange.local_update, jax.random.key(0), server.shared, state, agent)[0]

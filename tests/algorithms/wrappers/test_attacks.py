@@ -77,7 +77,7 @@ def test_no_attack_is_number_zero_and_who_sends_nothing_is_refused():
 def test_both_engines_roll_the_same_dice():
     small = bowl(noise=0.3)
     algorithm = attacks.on_messages(make("pavg", small.problem, local_steps=1), "fedpg-attack", 1)
-    fast, plain = (kind(small.problem, algorithm, small.agents_of) for kind in (Simulator, Debug))
+    fast, plain = (kind(small.problem, algorithm, small.agents) for kind in (Simulator, Debug))
     for engine in (fast, plain):
         engine.start()
         engine.advance(0, 1)
@@ -87,7 +87,7 @@ def test_both_engines_roll_the_same_dice():
 def test_a_flipped_sign_turns_the_mean_around(float64):
     """Two of three agents send -2.5 Delta: theta_1 = mean of (-2.5 Delta_0, -2.5 Delta_1, Delta_2)."""
     small = bowl()
-    engine = Simulator(small.problem, attacks.attacked(make("pavg", small.problem, local_steps=1), "sign-flip", 2), small.agents_of)
+    engine = Simulator(small.problem, attacks.attacked(make("pavg", small.problem, local_steps=1), "sign-flip", 2), small.agents)
     engine.start()
     engine.advance(0, 1)
     bowls = trees.take(engine.agents(), 0)
@@ -151,7 +151,7 @@ def test_environments_in_python_are_attacked_alike():
 
 def test_a_flipped_reward_is_a_flipped_gradient_and_evaluation_is_honest():
     plain, doubted = (rl("random-mdp", baseline="none", attackable=a).problem for a in (False, True))
-    mdp = trees.take(rl("random-mdp").agents_of(jax.random.key(1)), 0)
+    mdp = trees.take(rl("random-mdp").agents(jax.random.key(1)), 0)
     params, key = {"logits": jnp.asarray(np.random.default_rng(0).normal(size=(5, 5)))}, jax.random.key(2)
     agents = {attack: Suspect(mdp, jnp.asarray(float(attack))) for attack in (HONEST, REWARD_FLIP)}
 

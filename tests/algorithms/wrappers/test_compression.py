@@ -37,7 +37,7 @@ def feedback(state, x, keep):
 def test_fast_fedpg_by_hand(float64):
     """Two exchanges a round, a residual for each; agents remember what they meant, not what they sent."""
     small = bowl()
-    engine = Simulator(small.problem, compressed(make("fast-fedpg", small.problem, local_lr=0.1), "top-k", 0.5), small.agents_of)
+    engine = Simulator(small.problem, compressed(make("fast-fedpg", small.problem, local_lr=0.1), "top-k", 0.5), small.agents)
     engine.start()
     engine.advance(0, 4)
     b, theta = Bowls(trees.take(engine.agents(), 0)), np.zeros(4)
@@ -71,7 +71,7 @@ def forgetful(algorithm: Algorithm, keep: float) -> Algorithm:
 
 def rest(small, algorithm, rounds=400, last=50):
     """Where a federation comes to rest: the mean of its last params, and their largest distance from it."""
-    engine = Simulator(small.problem, algorithm, small.agents_of)
+    engine = Simulator(small.problem, algorithm, small.agents)
     engine.start()
     engine.advance(0, rounds - last)
     seen = []
@@ -108,7 +108,7 @@ def test_what_the_server_expects_is_the_message_of_agents_that_have_nothing_to_s
 
 def test_a_refused_message_leaves_the_residual_as_it_was():
     small = bowl(noise=0.3)
-    engine = Simulator(small.problem, compressed(make("scaffold", small.problem), "top-k", 0.2), small.agents_of)
+    engine = Simulator(small.problem, compressed(make("scaffold", small.problem), "top-k", 0.2), small.agents)
     engine.start()
     engine.advance(0, 2)
     before = engine.state()
@@ -138,7 +138,7 @@ def test_the_server_knows_what_it_will_be_sent_packed(name):
     small = rl("random-mdp")
     algorithm = compressed(make(name, small.problem), "top-k")
     server, agent_state = algorithm.init({"logits": np.zeros((5, 5), np.float32)})
-    mdp = jax.eval_shape(lambda: trees.take(small.agents_of(jax.random.key(1)), 0))
+    mdp = jax.eval_shape(lambda: trees.take(small.agents(jax.random.key(1)), 0))
     sent, after, _ = jax.eval_shape(algorithm.local_update, jax.random.key(2), server.shared, agent_state, mdp)
     for found, expected in ((sent, algorithm.message(server.shared)), (after, agent_state)):
         assert jax.tree.map(lambda x: (x.shape, x.dtype), found) == jax.tree.map(lambda x: (x.shape, x.dtype), expected)

@@ -73,7 +73,7 @@ def test_the_noise_has_the_stated_covariance():
 def test_clipped_fast_fedpg_by_hand(float64):
     """Both exchanges of a round are clipped; agents go on with what they measured."""
     clip, small = 0.15, bowl()
-    engine = Simulator(small.problem, private(make("fast-fedpg", small.problem, local_lr=1.5), clip), small.agents_of)
+    engine = Simulator(small.problem, private(make("fast-fedpg", small.problem, local_lr=1.5), clip), small.agents)
     engine.start()
     engine.advance(0, 3)
     b, theta = Bowls(trees.take(engine.agents(), 0)), np.zeros(4)
@@ -90,7 +90,7 @@ def test_noise_of_all_agents_and_rounds_is_independent(float64):
     """theta_{r+1} = theta_r + eta mean g_i + mean sigma xi_i: around the path without noise the variance of an entry with mean
     curvature a is sigma^2 / N (1 + q + ... + q^{R-1}), q = (1 - eta a)^2; 400 seeds, 4.5 standard errors."""
     clip, noise, eta, rounds, seeds = 100.0, 1e-3, 0.1, 12, 400
-    small, fixed = bowl(agents=5), bowl(agents=5).agents_of(jax.random.key(3))
+    small, fixed = bowl(agents=5), bowl(agents=5).agents(jax.random.key(3))
     engine = Simulator(
         small.problem, private(make("pavg", small.problem, local_lr=eta, local_steps=1), clip, noise), lambda key: fixed, seeds=seeds
     )
@@ -109,7 +109,7 @@ def test_noise_of_all_agents_and_rounds_is_independent(float64):
 def test_both_engines_roll_the_same_dice_and_pack_alike():
     small = bowl(agents=2, noise=0.3)
     algorithm = compressed(private(make("pavg", small.problem, local_steps=1), 0.5, 0.2), "top-k", 0.5)
-    fast, plain = (built(small.problem, algorithm, small.agents_of) for built in (Simulator, Debug))
+    fast, plain = (built(small.problem, algorithm, small.agents) for built in (Simulator, Debug))
     for engine in (fast, plain):
         engine.start()
         engine.advance(0, 1)

@@ -1,13 +1,18 @@
-"""Attacks on a federation, around any algorithm: agents that send something else than they should.
+"""Attacks on a federation: agents that send something else than they should, to test a defence.
 
-On messages, between the attackers and the server (`fedpg.algorithms.wrappers.tampering`): zero, noise, sign-flip, fedpg-attack.
+On messages, between an attacker and the server; m_i is the message that the attacker should send:
+
+    zero          0
+    noise         m_i + U[-3, 3] (max m_i - min m_i) in each entry
+    sign-flip     -2.5 m_i
+    fedpg-attack  mean_j m_j + 1.5 max_jk |m_j - m_k| e, e a random direction: all attackers send this, and know all messages
+
 On trajectories, before a gradient is taken (`fedpg.gradients.dishonest`): reward-flip, random-action, shuffled-reward.
 
-The attackers are the first ceil(share N) agents. They attack in every exchange in which they take part. What they did to their
-trajectories is not in the evaluations, which are of the agents' true environments.
+The first agents are the attackers. They attack in every exchange in which they take part; evaluations use their true environments.
 
-Reference: the attacks that come with the code of Fan et al., "Fault-tolerant federated reinforcement learning with theoretical
-guarantee", NeurIPS 2021.
+Reference: the attacks in the code of Fan et al., "Fault-tolerant federated reinforcement learning with theoretical guarantee",
+NeurIPS 2021.
 """
 
 from __future__ import annotations
@@ -19,29 +24,57 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.algorithms.aggregation import as_rows, real_part
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, with_exchanges
-from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
-from fedpg.envs.base import World
-from fedpg.errors import require
-from fedpg.gradients import dishonest as suspects
-from fedpg.gradients.dishonest import LIES, Suspect
+from fedpg.algorithms.wrappers.base import Wrapper, as_rows, parts, require_messages
+from fedpg.algorithms.wrappers.robust import distances_sq, mean_without_ends
+from fedpg.envs.base import Federation
+from fedpg.errors import choose, require
+from fedpg.gradients import dishonest
+from fedpg.gradients.dishonest import ATTACK_STREAM, MarkedAgent
 
-NAMES = ("zero", "noise", "sign-flip", *suspects.ATTACKS, "fedpg-attack")
+NOISE, FLIP, DISTANCE = 3.0, -2.5, 1.5
+"""The factors of noise, sign-flip and fedpg-attack."""
 
 
-class Message(NamedTuple):
-    """Attributes:
-    inner: the algorithm's own message.
-    seed: what the attack's random numbers are made from, (2,).
+def noise(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
+    width = jnp.max(rows, axis=1) - jnp.min(rows, axis=1)
+    drawn = jax.vmap(lambda key: jax.random.uniform(key, rows.shape[1:], rows.dtype, -NOISE, NOISE))(keys)
+    return rows + width[:, None] * drawn
+
+
+def fedpg_attack(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
+    """The key of the first agent present decides the common direction e."""
+    direction = jax.random.normal(keys[jnp.argmax(present)], rows.shape[1:], rows.dtype)
+    distances = distances_sq(rows, present)
+    furthest = jnp.sqrt(jnp.max(jnp.where(jnp.isfinite(distances), distances, 0.0)))
+    sent = mean_without_ends(rows, present) + DISTANCE * furthest * direction / jnp.linalg.norm(direction)
+    return jnp.broadcast_to(sent, rows.shape)
+
+
+ON_MESSAGES: dict[str, Callable[[jax.Array, jax.Array, jax.Array], jax.Array]] = {
+    "zero": lambda keys, rows, present: jnp.zeros_like(rows),
+    "noise": noise,
+    "sign-flip": lambda keys, rows, present: FLIP * rows,
+    "fedpg-attack": fedpg_attack,
+}
+"""Each (keys (N,), messages as rows (N, d), present (N,)) -> what attackers send instead, (N, d)."""
+NAMES = (*ON_MESSAGES, *dishonest.ATTACKS)
+
+
+class AttackedMessage(NamedTuple):
+    """A message and the source of an attacker's random numbers.
+
+    Attributes:
+        inner: the algorithm's own message.
+        attack_key: what the attack's random numbers come from, (2,).
     """
 
     inner: Any
-    seed: jax.Array
+    attack_key: jax.Array
 
 
 def attacker_count(share: float, agents: int) -> int:
-    """How many of `agents` attack, the first ones.
+    """How many of `agents` attack.
 
     >>> attacker_count(0.3, 10), attacker_count(0.3, 5), attacker_count(0.0, 5)
     (3, 2, 0)
@@ -50,86 +83,87 @@ def attacker_count(share: float, agents: int) -> int:
     return math.ceil(share * agents - 1e-9)
 
 
-def on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -> Algorithm:
-    """`algorithm` with the messages of its first `attackers` agents tampered with.
+def with_dishonest_agents(federation: Federation, name: str, attackers: int) -> Federation:
+    """The federation with its agents marked, the first `attackers` as dishonest, if `name` is an attack on trajectories; else itself.
 
-    A seed for the attack's random numbers goes with every message. It stands for the attackers' own dice, and is the only part of
-    this that the count of what was sent sees: 2 numbers.
-
-    Args:
-        algorithm: whose messages.
-        attack: one of `ON_MESSAGES`; or, traced, 0 for none and else which of them, counted from 1.
-        attackers: how many attack.
+    The problem must be made with `policy_gradient(..., dishonest=True)`.
     """
-    require(not (algorithm.personal or algorithm.pooled), f"{algorithm.name} sends no messages: leave out --attack")
+    if name not in dishonest.ATTACKS:
+        return federation
 
-    def instead(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
+    def marked(agents: Any) -> MarkedAgent:
+        count = jax.tree.leaves(agents)[0].shape[0]
+        return MarkedAgent(agents, jnp.where(jnp.arange(count) < attackers, 1.0 + dishonest.ATTACKS.index(name), 0.0))
+
+    def prepare(agents: MarkedAgent) -> MarkedAgent:
+        return agents._replace(constants=federation.prepare(agents.constants))
+
+    agents = federation.agents
+    made = (lambda key, seed: marked(agents(key, seed))) if callable(agents) else marked(agents)
+    return federation._replace(agents=made, prepare=None if federation.prepare is None else prepare)
+
+
+def _on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) -> Algorithm:
+    """A key for the attack's random numbers travels with every message: 2 numbers more, which is all that the communication counts."""
+    require_messages(algorithm, "--attack")
+
+    def attacked_rows(keys: jax.Array, rows: jax.Array, present: jax.Array) -> jax.Array:
         if isinstance(attack, str):
             return ON_MESSAGES[attack](keys, rows, present)
         honest = [lambda keys, rows, present: rows]
-        return jax.lax.switch(jnp.asarray(attack, int), honest + list(ON_MESSAGES.values()), keys, rows, present)
+        return jax.lax.switch(attack, honest + list(ON_MESSAGES.values()), keys, rows, present)
 
-    def tampered(exchange: Exchange) -> Exchange:
-        def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[Message, Any, LocalInfo]:
+    def attacked(exchange: Exchange) -> Exchange:
+        def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[AttackedMessage, Any, LocalInfo]:
             message, agent_state, info = exchange.local_update(key, shared, agent_state, agent)
-            return Message(message, jax.random.key_data(jax.random.fold_in(key, LIES))), agent_state, info
+            return AttackedMessage(message, jax.random.key_data(jax.random.fold_in(key, ATTACK_STREAM))), agent_state, info
 
-        def aggregate(state: ServerState, messages: Message, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-            real, put = real_part(messages.inner)
+        def aggregate(state: ServerState, messages: AttackedMessage, present: jax.Array) -> tuple[ServerState, RoundInfo]:
+            real, others, join = parts(messages.inner)
             if not real:
-                return exchange.aggregate(state, messages.inner, weights)
+                return exchange.aggregate(state, messages.inner, present)
             rows, message = as_rows(real)
-            false = instead(jax.random.wrap_key_data(messages.seed), rows, weights > 0)
+            false = attacked_rows(jax.random.wrap_key_data(messages.attack_key), rows, present > 0)
             sent = jnp.where(jnp.arange(len(rows))[:, None] < attackers, false, rows)
-            return exchange.aggregate(state, put(jax.vmap(message)(sent)), weights)
+            return exchange.aggregate(state, join(jax.vmap(message)(sent), others), present)
 
-        return Exchange(local_update, aggregate, lambda shared: Message(exchange.message(shared), jnp.zeros(2, jnp.uint32)))
+        return Exchange(local_update, aggregate, lambda shared: AttackedMessage(exchange.predicted(shared), jnp.zeros(2, jnp.uint32)))
 
-    return with_exchanges(algorithm, [tampered(exchange) for exchange in exchanges_of(algorithm)])
-
-
-def suspected(agents_of: Callable[[jax.Array], Any], attack: int, attackers: int) -> Callable[[jax.Array], Suspect]:
-    """Agents of which the first `attackers` lie about their trajectories; `attack` is `Suspect.attack`."""
-
-    def agents(key: jax.Array) -> Suspect:
-        constants = agents_of(key)
-        count = jax.tree.leaves(constants)[0].shape[0]
-        return Suspect(constants, jnp.where(jnp.arange(count) < attackers, float(attack), 0.0))
-
-    return agents
+    return with_exchanges(algorithm, [attacked(exchange) for exchange in exchanges_of(algorithm)])
 
 
-def infiltrated(world: World, attack: str, attackers: int) -> World:
-    """`world` with agents that may lie, if `attack` is on trajectories; else as it is."""
-    if attack not in suspects.ATTACKS:
-        return world
-
-    def prepare(agents: Suspect) -> Suspect:
-        return agents._replace(constants=world.prepare(agents.constants))
-
-    agents_of = suspected(world.agents_of, suspects.ATTACKS.index(attack) + 1, attackers)
-    return world._replace(agents_of=agents_of, prepare=None if world.prepare is None else prepare)
-
-
-def on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Algorithm:
-    """`algorithm` among suspects: a server with an environment of its own has an honest one. With `attack`, traced, that is theirs."""
+def _on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Algorithm:
+    """Marked agents attack by themselves; here only the server stays honest. A traced `attack` replaces the mark of the attackers."""
 
     def set_attack(exchange: Exchange) -> Exchange:
-        def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Suspect) -> tuple[Any, Any, LocalInfo]:
+        def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: MarkedAgent) -> tuple[Any, Any, LocalInfo]:
             agent = agent._replace(attack=jnp.where(agent.attack > 0, attack, 0.0).astype(agent.attack.dtype))
             return exchange.local_update(key, shared, agent_state, agent)
 
         return exchange._replace(local_update=local_update)
 
-    def server_update(key: jax.Array, state: ServerState, agents: Suspect) -> tuple[ServerState, LocalInfo]:
+    def server_update(key: jax.Array, state: ServerState, agents: MarkedAgent) -> tuple[ServerState, LocalInfo]:
         return algorithm.server_update(key, state, agents._replace(attack=jnp.zeros_like(agents.attack)))
 
-    among = algorithm._replace(server_update=None if algorithm.server_update is None else server_update)
-    return among if attack is None else with_exchanges(among, [set_attack(exchange) for exchange in exchanges_of(among)])
+    changed = algorithm if algorithm.server_update is None else algorithm._replace(server_update=server_update)
+    return changed if attack is None else with_exchanges(changed, [set_attack(exchange) for exchange in exchanges_of(changed)])
 
 
-def attacked(algorithm: Algorithm, attack: str, attackers: int) -> Algorithm:
-    """`algorithm` under the attack called `attack`, in an `infiltrated` world; as it is for "none"."""
-    if attack in ON_MESSAGES:
-        return on_messages(algorithm, attack, attackers)
-    return on_trajectories(algorithm) if attack in suspects.ATTACKS else algorithm
+def attack(name: str | jax.Array, attackers: int) -> Wrapper:
+    """Lets the first `attackers` agents attack, to measure how an algorithm or a robust mean copes.
+
+    Args:
+        name: none, or one of `NAMES`. An attack on trajectories needs a federation `with_dishonest_agents`. In a sweep a traced
+            number: 0 is none, n the n-th of `NAMES`; agents must then be marked.
+        attackers: how many agents attack, see `attacker_count`.
+    """
+
+    def wrap(algorithm: Algorithm) -> Algorithm:
+        if isinstance(name, str):
+            return _on_messages(algorithm, name, attackers) if name in ON_MESSAGES else _on_trajectories(algorithm)
+        number, last = jnp.asarray(name, int), len(ON_MESSAGES)
+        on_messages = _on_messages(algorithm, jnp.where(number <= last, number, 0), attackers)
+        return _on_trajectories(on_messages, jnp.maximum(number - last, 0))
+
+    off = isinstance(name, str) and choose("attack", name, ("none", *NAMES)) == "none"
+    return Wrapper("attack", None if off else wrap)

@@ -1,110 +1,181 @@
-"""Compression of the upload, around any algorithm, with error feedback.
+"""Compression of the upload, with error feedback.
 
-    agent    x = m - m0 + e;    sends C(x);    keeps e' = x - C(x)       m: its message, e: what it still owes, 0 at first
-    server   the algorithm's own aggregate, of the m0 + C(x_i)           m0: what it expects (`Exchange.message`), for most 0
+    agent    x = m - m0 + e;    sends C(x);    keeps e' = x - C(x)       m: its message, e: what it has not sent yet, 0 at first
+    server   the algorithm's own aggregate, of the m0 + C(x_i)           m0: the predicted part (`Exchange.predicted`), 0 for most
 
-    none     C(x) = x, which is the algorithm itself
-    float16  two bytes for each entry of x, see `fedpg.algorithms.wrappers.packing`
-    top-k    of all d entries of x the ceil(keep d) largest in magnitude
+    float16  every leaf l as l / s in float16, and its scale s = max |l| in float32: nothing overflows
+    top-k    of all d entries the ceil(keep d) largest in magnitude, each as an int32 index and its value
 
-Over the rounds sum_r m0_r + C(x_r) = sum_r m_r - e_R: nothing is lost, it only comes later. Each exchange of a round has a residual e of
-its own. The warm-up is not compressed: its messages are sent once, and what was left out would never follow. Leaves that are not
-real numbers, and the moments of observations, which are merged and not added, travel as they are.
+Over the rounds sum_r m0_r + C(x_r) = sum_r m_r - e_R: nothing is lost, it only arrives later. Each exchange of a round has its own
+residual e. The warm-up is not compressed: its messages are sent once, so what was left out would never follow. Only the real leaves
+of a message are compressed, see `fedpg.algorithms.wrappers.base.Parts`.
 
-A message that is not finite stays so in every form, and the engines then keep the agent's old state: e is what it was.
+A message that is not finite stays so in every form. Engines then keep the agent's old state, so that e is what it was. An encoded
+message never decodes to larger numbers than it contains: a bound on its numbers bounds the message.
 
 Reference: Karimireddy, Rebjock, Stich, Jaggi, "Error feedback fixes SignSGD and other gradient compression schemes", ICML 2019.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from fedpg import trees
-from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, with_exchanges
-from fedpg.algorithms.wrappers.packing import Half, Sparse, additive_part, from_half, from_sparse, to_half, to_sparse
+from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState, exchanges_of, is_known, with_exchanges
+from fedpg.algorithms.wrappers.base import Wrapper, parts, require_messages
 from fedpg.errors import choose, require
 from fedpg.trees import Tree
 
 KINDS = ("none", "float16", "top-k")
 KEEP = 0.1
-"""The share of entries that top-k sends unless one says otherwise."""
-WHOLE = ("fapi",)
-"""Algorithms whose message is a table of probabilities: no sum, and nothing can be left out of it."""
+"""The default share of entries that top-k sends."""
+TINY = float(jnp.finfo(jnp.float32).tiny)
+
+
+class Float16(NamedTuple):
+    """A message in float16.
+
+    Attributes:
+        leaves: its real leaves, in [-1, 1].
+        scale: the factor of each, (number of leaves,), float32.
+        others: its other leaves.
+    """
+
+    leaves: list[jax.Array]
+    scale: jax.Array
+    others: list[Any]
+
+
+class TopK(NamedTuple):
+    """The largest entries of a message.
+
+    Attributes:
+        index: their places in the vector of all real leaves, (k,), int32.
+        value: the entries, (k,).
+        others: the leaves that are not real.
+    """
+
+    index: jax.Array
+    value: jax.Array
+    others: list[Any]
+
+
+def encode_float16(message: Tree) -> Float16:
+    """A leaf that is not finite has a scale that is not."""
+    real, others, _ = parts(message)
+    scales = [jnp.max(jnp.abs(leaf), initial=0.0).astype(jnp.float32) for leaf in real]
+    halves = [(leaf / jnp.where(scale >= TINY, scale, 1.0)).astype(jnp.float16) for leaf, scale in zip(real, scales, strict=True)]
+    return Float16(halves, jnp.stack(scales), others)
+
+
+def decode_float16(encoded: Float16, like: Tree) -> Tree:
+    """The message; `like` has its shapes and types. No entry exceeds the scale of its leaf, even in a forged message."""
+    real, _, join = parts(like)
+    types = [leaf.dtype for leaf in real]
+    leaves = [jnp.clip(leaf.astype(t), -1, 1) * s.astype(t) for leaf, t, s in zip(encoded.leaves, types, encoded.scale, strict=True)]
+    return join(leaves, encoded.others)
+
+
+def sent_entries(size: int, keep: float) -> int:
+    """k = ceil(keep d).
+
+    >>> sent_entries(30, 0.1), sent_entries(31, 0.1), sent_entries(5, 0.01)
+    (3, 4, 1)
+    """
+    return max(1, math.ceil(keep * size - 1e-9))
+
+
+def encode_top_k(message: Tree, keep: float) -> TopK:
+    """If one entry is not finite, no value is."""
+    real, others, _ = parts(message)
+    flat, _ = ravel_pytree(real)
+    _, index = jax.lax.top_k(jnp.abs(flat), sent_entries(flat.size, keep))
+    return TopK(index.astype(jnp.int32), jnp.where(trees.all_finite(flat), flat[index], jnp.nan), others)
+
+
+def decode_top_k(encoded: TopK, like: Tree) -> Tree:
+    """The message, 0 where nothing was sent; `like` has its shapes and types. Indices outside of it are ignored."""
+    real, _, join = parts(like)
+    flat, leaves_of = ravel_pytree(trees.zeros_like(real))
+    return join(leaves_of(flat.at[encoded.index].set(encoded.value, mode="drop")), encoded.others)
 
 
 class AgentState(NamedTuple):
-    """Attributes:
-    inner: the algorithm's own.
-    residual: e, as the real leaves of a message, for every exchange of a round.
+    """The state of an agent whose messages are compressed.
+
+    Attributes:
+        inner: the algorithm's own.
+        residual: e, like the real leaves of a message, for every exchange of a round.
     """
 
     inner: Any
     residual: tuple[list[jax.Array], ...]
 
 
-def check(kind: str, keep: Any = KEEP) -> None:
-    """Refuses what `compressed` cannot do."""
-    choose("compression", kind, KINDS)
-    sound = not isinstance(keep, (int, float)) or 0.0 < keep <= 1.0
-    require(sound, f"keep is the share of entries that top-k sends: give a number above 0 and at most 1, not {keep}")
-
-
-def compressed(algorithm: Algorithm, kind: str, keep: float = KEEP) -> Algorithm:
-    """`algorithm` with the messages of its rounds compressed; with "none", itself.
+def compressed(kind: str, keep: float = KEEP) -> Wrapper:
+    """Compresses the messages of every round, with error feedback.
 
     Args:
-        algorithm: whose messages.
-        kind: none, float16 or top-k.
+        kind: none (switched off), float16 or top-k.
         keep: the share of entries that top-k sends, in (0, 1].
     """
-    check(kind, keep)
-    if kind == "none":
-        return algorithm
-    require(not (algorithm.personal or algorithm.pooled), f"{algorithm.name} sends no messages: leave out --compression")
-    whole = kind == "top-k" and algorithm.name in WHOLE
-    require(not whole, f"{algorithm.name} sends probabilities, of which none can be left out: use --compression float16")
-    rounds = exchanges_of(algorithm)[len(algorithm.warmup) :]
-    unpack = from_half if kind == "float16" else from_sparse
+    choose("compression", kind, KINDS)
+    sound = not is_known(keep) or 0.0 < keep <= 1.0
+    require(sound, f"keep is the share of entries that top-k sends: give a number above 0 and at most 1, not {keep}")
+    decode = decode_float16 if kind == "float16" else decode_top_k
 
-    def pack(message: Tree) -> Half | Sparse:
-        return to_half(message) if kind == "float16" else to_sparse(message, keep)
+    def encode(message: Tree) -> Float16 | TopK:
+        return encode_float16(message) if kind == "float16" else encode_top_k(message, keep)
 
-    def init(params: Any) -> tuple[ServerState, AgentState]:
-        server, agent_state = algorithm.init(params)
-        shapes = [additive_part(exchange.message(server.shared))[0] for exchange in rounds]
-        return server, AgentState(agent_state, tuple([jnp.zeros(leaf.shape, leaf.dtype) for leaf in leaves] for leaves in shapes))
-
-    def plain(exchange: Exchange) -> Exchange:
+    def uncompressed(exchange: Exchange) -> Exchange:
         def local_update(key: jax.Array, shared: Any, state: AgentState, agent: Any) -> tuple[Any, AgentState, LocalInfo]:
             message, inner, info = exchange.local_update(key, shared, state.inner, agent)
             return message, state._replace(inner=inner), info
 
         return exchange._replace(local_update=local_update)
 
-    def fed_back(number: int, exchange: Exchange) -> Exchange:
+    def with_feedback(number: int, exchange: Exchange) -> Exchange:
         def local_update(key: jax.Array, shared: Any, state: AgentState, agent: Any) -> tuple[Any, AgentState, LocalInfo]:
             message, inner, info = exchange.local_update(key, shared, state.inner, agent)
-            (real, put), (known, _) = additive_part(message), additive_part(exchange.message(shared))
-            owed = [m - m0 + e for m, m0, e in zip(real, known, state.residual[number], strict=True)]
-            packed = pack(put(owed))
-            left = trees.subtract(owed, additive_part(unpack(packed, message))[0])
+            (real, others, join), known = parts(message), parts(exchange.predicted(shared)).real
+            unsent = [m - m0 + e for m, m0, e in zip(real, known, state.residual[number], strict=True)]
+            encoded = encode(join(unsent, others))
+            left = trees.subtract(unsent, parts(decode(encoded, message)).real)
             residual = (*state.residual[:number], left, *state.residual[number + 1 :])
-            return packed, AgentState(inner, residual), info
+            return encoded, AgentState(inner, residual), info
 
-        def aggregate(state: ServerState, messages: Any, weights: jax.Array) -> tuple[ServerState, RoundInfo]:
-            expected = exchange.message(state.shared)
+        def aggregate(state: ServerState, messages: Any, present: jax.Array) -> tuple[ServerState, RoundInfo]:
+            predicted = exchange.predicted(state.shared)
 
-            def read(packed: Half | Sparse) -> Tree:
-                (real, put), (known, _) = additive_part(unpack(packed, expected)), additive_part(expected)
-                return put([m0 + x for m0, x in zip(known, real, strict=True)])
+            def read(encoded: Float16 | TopK) -> Tree:
+                (real, others, join), known = parts(decode(encoded, predicted)), parts(predicted).real
+                return join([m0 + x for m0, x in zip(known, real, strict=True)], others)
 
-            return exchange.aggregate(state, jax.vmap(read)(messages), weights)
+            return exchange.aggregate(state, jax.vmap(read)(messages), present)
 
-        return Exchange(local_update, aggregate, lambda shared: jax.eval_shape(pack, exchange.message(shared)))
+        return Exchange(local_update, aggregate, lambda shared: jax.eval_shape(encode, exchange.predicted(shared)))
 
-    changed = [*map(plain, algorithm.warmup), *(fed_back(number, exchange) for number, exchange in enumerate(rounds))]
-    return with_exchanges(algorithm, changed)._replace(init=init, deployed=lambda shared, state: algorithm.deployed(shared, state.inner))
+    def wrap(algorithm: Algorithm) -> Algorithm:
+        require_messages(algorithm, "--compression")
+        divisible = algorithm.additive or kind != "top-k"
+        require(
+            divisible, f"the messages of {algorithm.name} do not add up, so no part of one can be sent later: use --compression float16"
+        )
+        rounds = exchanges_of(algorithm)[len(algorithm.warmup) :]
+
+        def init(params: Any) -> tuple[ServerState, AgentState]:
+            server, agent_state = algorithm.init(params)
+            return server, AgentState(
+                agent_state, tuple(trees.zeros_like(parts(exchange.predicted(server.shared)).real) for exchange in rounds)
+            )
+
+        exchanges = [*map(uncompressed, algorithm.warmup), *(with_feedback(number, exchange) for number, exchange in enumerate(rounds))]
+        changed = with_exchanges(algorithm, exchanges)
+        return changed._replace(init=init, deployed=lambda shared, state: algorithm.deployed(shared, state.inner))
+
+    return Wrapper("compressed", None if kind == "none" else wrap)

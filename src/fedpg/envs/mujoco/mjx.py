@@ -1,12 +1,12 @@
 """MuJoCo in JAX (MJX): pays on an accelerator with thousands of lanes; on a CPU use `batch`.
 
-Each agent's model is compiled by MuJoCo on the host, because MJX does not recompute derived constants. The numbers in which
-any two agents differ travel with the agent; all others are constants of the program.
+MuJoCo compiles each agent's model on the host, because MJX does not recompute derived constants. The numbers in which any
+two agents differ belong to the agent; all others are constants of the program.
 
-How near it is to MuJoCo itself (64 lanes of 8 agents that differ in everything, random actions, largest error of any
+Difference to MuJoCo itself (64 lanes of 8 agents that differ in everything, random actions, largest error of any
 observation or reward): in float64 4e-13 after the first step. In float32 5e-5 after the first step in any lane; after 20
 steps, for half of the lanes, 2e-3 (halfcheetah), 5e-5 (walker2d), 5e-6 (hopper), 1e-6 (swimmer). Contacts amplify rounding:
-the worst lanes of halfcheetah have parted by then. In walker2d fewer than one step in a hundred needs more than `ITERATIONS`;
+the worst lanes of halfcheetah have diverged by then. In walker2d fewer than one step in a hundred needs more than `ITERATIONS`;
 its velocities are then off by up to 0.1. With 8 and 8 they agreed to 3e-13 in float64.
 """
 
@@ -36,7 +36,7 @@ LS_ITERATIONS = 8
 
 
 class State(NamedTuple):
-    """All that a step needs of the one before it; MJX's own data would be copied whole at every step of a rollout.
+    """The state between two steps; MJX's own data would be copied whole at every step of a rollout.
 
     Attributes:
         qpos: positions, (nq,).
@@ -50,22 +50,19 @@ class State(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """One agent's constants.
+    """One agent.
 
     Attributes:
-        leaves: the numbers of its model that are not every agent's, by their name in MJX's model; may be empty.
-        start_range: see `MujocoOptions`, as are the others.
+        leaves: the numbers of its model that agents differ in, by their name in MJX's model; may be empty.
+        knobs: its constants.
     """
 
     leaves: dict[str, jax.Array]
-    start_range: jax.Array
-    action_offset: jax.Array
-    target_speed: jax.Array
-    direction: jax.Array
+    knobs: Knobs
 
 
 def put(model: mujoco.MjModel) -> tuple[list[str], list[jax.Array], Any]:
-    """A model as MJX has it: its leaves' names, the leaves, and their structure."""
+    """A model in MJX: the names of its leaves, the leaves, and their structure."""
     model = mjx.put_model(model)
     model = model.replace(opt=model.opt.replace(iterations=ITERATIONS, ls_iterations=LS_ITERATIONS))
     named, structure = jax.tree_util.tree_flatten_with_path(model)
@@ -73,20 +70,20 @@ def put(model: mujoco.MjModel) -> tuple[list[str], list[jax.Array], Any]:
 
 
 def environment(task: Task) -> Environment:
-    """The task in JAX; its agents' params are `Agent`s. Made in float64 if JAX is set to that, else in float32."""
+    """The task in JAX, in float64 if JAX is set to that, else in float32. Its agents are `Agent`s, made by `prepare`."""
     nominal = models.build(task.name)
     names, leaves, structure = put(nominal)
     blank = mjx.make_data(jax.tree.unflatten(structure, leaves))
 
     def reset(key: jax.Array, agent: Agent) -> tuple[State, jax.Array]:
-        noise = start(task, key, agent.start_range)
+        noise = start(task, key, agent.knobs.start_range)
         state = State(nominal.qpos0 + noise[: task.nq], noise[task.nq :], jnp.zeros(task.nv))
         return state, observation(jnp, task, state.qpos, state.qvel)
 
     def transition(noise: jax.Array, state: State, action: jax.Array, agent: Agent) -> Step:
         del noise  # the dynamics are deterministic
         model = jax.tree.unflatten(structure, [agent.leaves.get(name, leaf) for name, leaf in zip(names, leaves, strict=True)])
-        action = action + agent.action_offset
+        action = action + agent.knobs.action_offset
 
         def substep(_: int, at: State) -> State:
             data = mjx.step(model, blank.replace(qpos=at.qpos, qvel=at.qvel, qacc_warmstart=at.warmstart, ctrl=action))
@@ -95,8 +92,8 @@ def environment(task: Task) -> Environment:
         after = jax.lax.fori_loop(0, task.frame_skip, substep, state)
         fine, lost = healthy(jnp, task, after.qpos, after.qvel), ~sound(jnp, after.qpos, after.qvel)
         x_velocity = (after.qpos[0] - state.qpos[0]) / task.dt
-        paid = reward(jnp, task, x_velocity, action, fine, agent.target_speed, agent.direction)
-        # A simulation that failed ends where it was, with a reward that tells the engine to leave its agent out.
+        paid = reward(jnp, task, x_velocity, action, fine, agent.knobs.target_speed, agent.knobs.direction)
+        # A simulation that failed ends where it was, with a reward that makes the engine leave its agent out.
         after = jax.tree.map(lambda new, old: jnp.where(lost, old, new), after, state)
         seen = observation(jnp, task, after.qpos, after.qvel)
         return Step(after, seen, jnp.where(lost, jnp.nan, paid), lost | ~fine, jnp.zeros((), bool))
@@ -104,18 +101,16 @@ def environment(task: Task) -> Environment:
     return Environment(task.name, task.observation_space, task.action_space, reset, transition, lambda key, n: jnp.zeros(n))
 
 
-def prepare(task: Task, knobs: Knobs) -> Agent:
-    """Agents from their knobs, both with axes (seeds, N): compiles every model and stacks what differs."""
-    shape = np.shape(knobs.mass)
+def prepare(task: Task, environment: Environment, knobs: Knobs) -> Agent:
+    """The agents of constants with axes (seeds, N): compiles every model and stacks the numbers that differ."""
     compiled = models.build_all(task, jax.tree.map(lambda x: np.asarray(x).reshape(-1), knobs))
-    once = {id(model): model for model in compiled}
-    place = {model_id: i for i, model_id in enumerate(once)}
-    each = [put(model) for model in once.values()]
-    which = np.array([place[id(model)] for model in compiled]).reshape(shape)
+    distinct = list({id(model): model for model in compiled}.values())
+    place = {id(model): i for i, model in enumerate(distinct)}
+    each = [put(model) for model in distinct]
+    which = np.array([place[id(model)] for model in compiled]).reshape(np.shape(knobs.mass))
     leaves = {}
     for i, name in enumerate(each[0][0]):
         values = np.stack([np.asarray(model[1][i]) for model in each])
         if (values != values[:1]).any():
             leaves[name] = jnp.asarray(values[which])
-    own = {name: jnp.asarray(getattr(knobs, name)) for name in Agent._fields if name != "leaves"}
-    return Agent(leaves, **own)
+    return Agent(leaves, jax.tree.map(jnp.asarray, knobs))

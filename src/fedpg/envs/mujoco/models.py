@@ -1,7 +1,7 @@
 """One compiled MuJoCo model per agent, from Gymnasium's own XML.
 
-Changing numbers in a compiled model leaves what was derived from them stale. So every change is made before compiling, or,
-for masses, followed by MuJoCo's `mj_setConst`.
+Changing numbers in a compiled model does not update the numbers derived from them. So every change is made before compiling,
+or, for masses, followed by MuJoCo's `mj_setConst`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fedpg.envs.mujoco.tasks import TASKS, Task
 from fedpg.errors import UserError, require
 
 FACTORS = ("gravity", "mass", "friction", "limb_length", "gain")
-"""The knobs that change a model."""
+"""The constants that change a model."""
 
 
 def quiet() -> None:
-    """Stops MuJoCo from printing warnings and from writing MUJOCO_LOG.TXT where the user happens to be.
+    """Stops MuJoCo from printing warnings and from writing MUJOCO_LOG.TXT into the current directory.
 
-    What it warns of, a simulation that went unstable, is told as an event (`fedpg.envs.host.Event`).
+    Unstable simulations, which it warns of, are reported as events (`fedpg.envs.host.Event`).
     """
     config = mujoco.MjLogConfig.get()
     config.logto_console = config.logto_file = False
@@ -34,7 +34,7 @@ def quiet() -> None:
 
 
 def asset(xml: str) -> Path:
-    """Where Gymnasium keeps a model; found without importing Gymnasium.
+    """The path of a model among Gymnasium's assets, found without importing Gymnasium.
 
     Raises:
         ImportError: if it is not installed.
@@ -55,7 +55,7 @@ def build(
     gain: float = 1.0,
     textures: bool = False,
 ) -> mujoco.MjModel:
-    """The model of `task` with these factors, compiled; the same object for the same arguments. Do not change it.
+    """The compiled model of `task` with these factors; the same object for the same arguments. Do not change it.
 
     With every factor 1 it is Gymnasium's, number for number. Textures are for rendering only and take 97% of a model's
     memory, so they are left blank unless asked for.
@@ -81,20 +81,17 @@ def build(
 
 
 def build_all(task: Task, knobs: Knobs) -> list[mujoco.MjModel]:
-    """The models of environments whose knobs, (environments,) each, are given."""
+    """The models of environments with these constants, (environments,) each."""
     quiet()
-    factors = np.stack([getattr(knobs, name) for name in FACTORS], 1).astype(float).tolist()
-    return [_build_or_say(task, row) for row in factors]
-
-
-def _build_or_say(task: Task, factors: list[float]) -> mujoco.MjModel:
-    try:
-        return build(task.name, *factors)
-    except (ValueError, mujoco.FatalError) as error:
-        given = ", ".join(f"{name} {value:g}" for name, value in zip(FACTORS, factors, strict=True))
-        raise UserError(
-            f"MuJoCo cannot make a {task.name} with {given}: {' '.join(str(error).split())}; less heterogeneity may help"
-        ) from error
+    built = []
+    for factors in np.stack([getattr(knobs, name) for name in FACTORS], 1).astype(float).tolist():
+        try:
+            built.append(build(task.name, *factors))
+        except (ValueError, mujoco.FatalError) as error:
+            given = ", ".join(f"{name} {value:g}" for name, value in zip(FACTORS, factors, strict=True))
+            reason = " ".join(str(error).split())
+            raise UserError(f"MuJoCo cannot make a {task.name} with {given}: {reason}; less heterogeneity may help") from error
+    return built
 
 
 def _compile(spec: mujoco.MjSpec) -> mujoco.MjModel:

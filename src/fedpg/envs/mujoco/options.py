@@ -1,19 +1,16 @@
-"""How the agents of a MuJoCo task differ: the constants a user can set, and what `heterogeneity` does to them."""
+"""How the agents of a MuJoCo task differ: constants that a user sets, and what `heterogeneity` does to them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.heterogeneity import log_spread, positions, shuffled_positions
+from fedpg.envs.heterogeneity import PerAgent, listed, log_spread, positions, shuffled_positions
 from fedpg.envs.mujoco.tasks import Task
 from fedpg.errors import choose, require
-
-PerAgent = float | tuple[float, ...]
 
 SPREAD = {
     "start_range": 2.0,
@@ -26,80 +23,74 @@ SPREAD = {
     "target_speed": 1.0,
     "direction": 1.0,
 }
-"""How far heterogeneity h spreads each knob, places z evenly from -1 to 1. The physical ones and start_range by a factor
-SPREAD^(h z); action_offset by adding h z SPREAD; target_speed as speed (1 + h z SPREAD); direction as 1 - h (1 - z) SPREAD,
-which runs from -1 to 1 at h = 1."""
-PHYSICS, BODY = ("gravity", "mass", "friction"), ("limb_length", "mass", "gain")
+"""How far heterogeneity h spreads each constant over agents at positions z, evenly from -1 to 1. Factors and start_range are
+multiplied by SPREAD^(h z); action_offset gets h z SPREAD added; target_speed becomes speed (1 + h z SPREAD); direction becomes
+1 - h (1 - z) SPREAD, from -1 to 1 at h = 1."""
+FACTORS = ("start_range", "gravity", "mass", "friction", "limb_length", "gain")
+"""Constants that must be positive."""
 PRESETS = {
     "start": ("start_range",),
-    "physics": PHYSICS,
-    "body": BODY,
+    "physics": ("gravity", "mass", "friction"),
+    "body": ("limb_length", "mass", "gain"),
     "offset": ("action_offset",),
     "speed": ("target_speed",),
     "conflict": ("direction",),
-    "all": ("gravity", "mass", "friction", "limb_length", "gain", "start_range", "action_offset"),
+    "all": (*FACTORS, "action_offset"),
 }
-"""What `vary` may name besides single knobs."""
-FACTORS = ("start_range", "gravity", "mass", "friction", "limb_length", "gain")
+"""Groups of constants that `vary` may name."""
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class MujocoOptions:
-    """Every knob: one number for all agents, or a list with one number per agent. A knob given as a list is not
-    spread by `heterogeneity`; `vary` says which of the others are."""
+class Knobs:
+    """The constants of an agent: as options one number for all agents or one per agent, after `knobs` an array."""
 
     start_range: PerAgent | None = None
-    """Half-width of the start state's noise (Gymnasium: reset_noise_scale). Left out: the task's own."""
+    """Half-width of the noise on the start state (Gymnasium: reset_noise_scale). None: the task's own."""
     gravity: PerAgent = 1.0
-    """Factor on gravity. Without effect on swimmer, which lies flat."""
+    """Factor on gravity. No effect on swimmer, which lies flat."""
     mass: PerAgent = 1.0
     """Factor on the mass of every body; inertias follow."""
     friction: PerAgent = 1.0
-    """Factor on sliding friction with the ground. Without effect on swimmer, which touches nothing."""
+    """Factor on sliding friction with the ground. No effect on swimmer, which touches nothing."""
     limb_length: PerAgent = 1.0
-    """Factor on the length of the limbs (all bodies but the torso); their mass follows at equal density, and the torso
-    starts as much higher as the legs are longer. Height is counted from there."""
+    """Factor on the length of the limbs (all bodies but the torso) at equal density; the torso starts as much higher as the
+    legs are longer, and its height is counted from there."""
     gain: PerAgent = 1.0
-    """Factor on the motors' strength."""
+    """Factor on the strength of the motors."""
     action_offset: PerAgent = 0.0
-    """Added to every action before the environment sees it."""
+    """Added to every action before the environment gets it."""
     target_speed: PerAgent = math.inf
     """The forward reward becomes -|speed - target_speed|, m/s. inf: as fast as possible, the task's own reward."""
     direction: PerAgent = 1.0
-    """What the forward speed is multiplied by in the reward; -1: run backwards."""
+    """Factor on the forward speed in the reward; -1: run backwards."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MujocoOptions(Knobs):
+    """Options of a MuJoCo task. Constants given per agent are not spread by `heterogeneity`; `vary` names those that are."""
+
     vary: str = "start"
-    """What `heterogeneity` spreads: start (the paper), physics, body, offset, speed, conflict, all, or names of knobs;
-    several joined by +, such as gravity+mass."""
+    """Constants that `heterogeneity` spreads: start (the paper), physics, body, offset, speed, conflict, all, or names of
+    constants; several joined by +, such as gravity+mass."""
 
 
-class Knobs(NamedTuple):
-    """One agent's constants; the names are those of `MujocoOptions`."""
-
-    start_range: jax.Array
-    gravity: jax.Array
-    mass: jax.Array
-    friction: jax.Array
-    limb_length: jax.Array
-    gain: jax.Array
-    action_offset: jax.Array
-    target_speed: jax.Array
-    direction: jax.Array
+NAMES = tuple(field.name for field in dataclasses.fields(Knobs))
 
 
 def varied(vary: str) -> set[str]:
-    """The knobs that `vary` names.
+    """The constants that `vary` names.
 
     >>> sorted(varied("speed+mass"))
     ['mass', 'target_speed']
     """
-    names = [choose("vary", part.strip(), (*PRESETS, *Knobs._fields)) for part in vary.split("+")]
-    return {knob for name in names for knob in PRESETS.get(name, (name,))}
+    names = [choose("vary", part.strip(), (*PRESETS, *NAMES)) for part in vary.split("+")]
+    return {constant for name in names for constant in PRESETS.get(name, (name,))}
 
 
-def _given(name: str, value: PerAgent, agents: int) -> jax.Array:
-    """The values a user gave, checked, (N,)."""
-    values = value if isinstance(value, tuple) else (value,) * agents
-    require(len(values) == agents, f"{name} lists {len(values)} values for {agents} agents: give one per agent")
+def _checked(name: str, value: PerAgent, agents: int) -> jax.Array:
+    """The given values of a constant, (N,)."""
+    values = listed(name, value, agents)
     if name in FACTORS:
         require(all(0.0 < v < math.inf for v in values), f"{name} must be positive and finite, not {value}")
     elif name == "target_speed":
@@ -109,27 +100,27 @@ def _given(name: str, value: PerAgent, agents: int) -> jax.Array:
     return jnp.asarray(values, float)
 
 
-def _spread(name: str, value: jax.Array, heterogeneity: float, place: jax.Array, task: Task) -> jax.Array:
-    """`value` spread over the agents, who stand at `place`; both (N,). See `SPREAD`."""
+def _spread(name: str, value: jax.Array, heterogeneity: float, position: jax.Array, task: Task) -> jax.Array:
+    """`value` spread over the agents at `position`; both (N,). See `SPREAD`."""
     if name == "action_offset":
-        return value + heterogeneity * place * SPREAD[name]
+        return value + heterogeneity * position * SPREAD[name]
     if name == "target_speed":
-        return jnp.where(jnp.isinf(value), task.speed, value) * (1.0 + heterogeneity * place * SPREAD[name])
-    if name == "direction":  # counted from the last place, so that one agent alone is the nominal one
-        return value * (1.0 - heterogeneity * (positions(place.shape[0])[-1] - place) * SPREAD[name])
-    spread = value * log_spread(heterogeneity, SPREAD[name], place)
-    # A start given wider than the widest stays as given.
+        return jnp.where(jnp.isinf(value), task.speed, value) * (1.0 + heterogeneity * position * SPREAD[name])
+    if name == "direction":  # counted from the last position, so that a single agent is the nominal one
+        return value * (1.0 - heterogeneity * (positions(position.shape[0])[-1] - position) * SPREAD[name])
+    spread = value * log_spread(heterogeneity, SPREAD[name], position)
+    # A start range given above the widest stays as given.
     return jnp.minimum(spread, jnp.maximum(value, task.widest_start)) if name == "start_range" else spread
 
 
 def knobs(key: jax.Array, agents: int, heterogeneity: float, options: MujocoOptions, task: Task) -> Knobs:
-    """The constants of N agents, leading axis N; each varied knob is dealt to the agents in its own random order."""
+    """The constants of N agents, leading axis N; each varied constant is assigned to the agents in its own random order."""
     chosen = varied(options.vary)
     values = {}
-    for name, place_key in zip(Knobs._fields, jax.random.split(key, len(Knobs._fields)), strict=True):
+    for name, order_key in zip(NAMES, jax.random.split(key, len(NAMES)), strict=True):
         given = getattr(options, name)
         given = task.start_range if given is None else given
-        values[name] = _given(name, given, agents)
+        values[name] = _checked(name, given, agents)
         if name in chosen and not isinstance(given, tuple):
-            values[name] = _spread(name, values[name], heterogeneity, shuffled_positions(place_key, agents), task)
+            values[name] = _spread(name, values[name], heterogeneity, shuffled_positions(order_key, agents), task)
     return Knobs(**values)

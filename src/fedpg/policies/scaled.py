@@ -1,0 +1,73 @@
+"""A policy on scaled observations, with the scale among its params.
+
+    pi(. | s) = inner( . | (s - mean) / deviation )
+
+Mean and deviation are params like the others: importance weights and Hessian-vector products see them change. But gradients
+do not move them (`free`); the server sets them, see `fedpg.algorithms.wrappers.observation_scaling`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpg import trees
+from fedpg.moments import Moments, variance
+from fedpg.policies.base import Policy
+from fedpg.trees import Params
+
+FURTHEST = 10.0
+"""Scaled observations are clipped to +- this, so that a single outlier cannot dominate."""
+SMALLEST = 1e-6
+"""Entries whose deviation is below this share of their size are constant and not scaled."""
+
+
+class Scale(NamedTuple):
+    """The scale of observations.
+
+    Attributes:
+        mean: of each entry, like an observation.
+        deviation: likewise.
+    """
+
+    mean: jax.Array
+    deviation: jax.Array
+
+
+class Scaled(NamedTuple):
+    """Params of a policy on scaled observations.
+
+    Attributes:
+        inner: params of the policy inside.
+        scale: of its observations.
+    """
+
+    inner: Params
+    scale: Scale
+
+
+def scale_of(moments: Moments, shape: tuple[int, ...]) -> Scale:
+    """The scale on which observations with these moments have mean 0 and deviation 1."""
+    deviation = jnp.sqrt(variance(moments))
+    constant = deviation <= SMALLEST * (1.0 + jnp.abs(moments.mean))
+    return Scale(moments.mean.reshape(shape), jnp.where(constant, 1.0, deviation).reshape(shape))
+
+
+def scaled(inner: Policy, shape: tuple[int, ...]) -> Policy:
+    """`inner` on scaled observations of `shape`; the scale starts as mean 0, deviation 1."""
+
+    def seen(params: Scaled, observation: jax.Array) -> jax.Array:
+        z = (observation - params.scale.mean) / params.scale.deviation
+        return jnp.clip(z, -FURTHEST, FURTHEST)
+
+    return Policy(
+        init=lambda key: Scaled(inner.init(key), Scale(jnp.zeros(shape), jnp.ones(shape))),
+        act=lambda noise, params, observation: inner.act(noise, params.inner, seen(params, observation)),
+        log_prob=lambda params, observation, action: inner.log_prob(params.inner, seen(params, observation), action),
+        draw=inner.draw,
+        project=lambda params: params._replace(inner=inner.project(params.inner)),
+        free=lambda direction: direction._replace(inner=inner.free(direction.inner), scale=trees.zeros_like(direction.scale)),
+        outputs=inner.outputs and (lambda params, observation: inner.outputs(params.inner, seen(params, observation))),
+    )
