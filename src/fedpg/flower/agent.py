@@ -30,7 +30,7 @@ from fedpg.algorithms import base
 from fedpg.algorithms.base import LocalInfo
 from fedpg.algorithms.selection import selector
 from fedpg.algorithms.wrappers.attack import ON_MESSAGES
-from fedpg.algorithms.wrappers.base import as_rows, real_leaves
+from fedpg.algorithms.wrappers.base import as_rows, parts
 from fedpg.algorithms.wrappers.privacy import with_secret
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.own import per_agent
@@ -367,7 +367,7 @@ def _alone(config: Config, agent: int) -> tuple[Config, int]:
 
 def _falsified(message: Any, attack: str) -> Any:
     """What an attacker sends instead of `message`; it knows no other agent's."""
-    real, put = real_leaves(jax.tree.map(lambda x: x[None], message))
+    real, others, join = parts(jax.tree.map(lambda x: x[None], message))
     rows, unflatten = as_rows(real)
     false = ON_MESSAGES[attack](jax.random.key(secrets.randbits(31))[None], rows, np.ones(1, bool))
-    return trees.take(put(jax.vmap(unflatten)(false)), 0)
+    return trees.take(join(jax.vmap(unflatten)(false), others), 0)

@@ -14,6 +14,7 @@ import msgspec
 
 from fedpg.errors import one_line
 from fedpg.runs.config import Config
+from fedpg.runs.progress import Progress
 
 STATUS_FILE = "status.json"
 """The file's name in the folder of the federation."""
@@ -140,7 +141,7 @@ def event_kind(what: str) -> str:
     return re.sub(r"\d[\d.,e+-]*", "#", what)
 
 
-class StatusWriter:
+class StatusWriter(Progress):
     """Keeps the file of a federation's status: the server's engine and the training loop report to it, from any thread.
 
     A file that cannot be written stops nothing. Counts continue from an earlier process of the same run.
