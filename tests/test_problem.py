@@ -13,10 +13,10 @@ import pytest
 
 from fedpg.envs.tabular import MDP, environment
 from fedpg.errors import UserError
-from fedpg.gradients import batch, exact, hvp, visits
+from fedpg.gradients import batch, exact, hvp, tabular
 from fedpg.gradients.baselines import DECAY
 from fedpg.gradients.batch import Batch
-from fedpg.gradients.visits import Visits
+from fedpg.gradients.tabular import Visits
 from fedpg.policies import categorical, softmax
 from fedpg.problem import policy_gradient
 from helpers import enumeration
@@ -109,7 +109,7 @@ def test_trajectories_are_kept_only_where_counts_do_not_suffice(option: dict, ke
 
 
 @pytest.mark.parametrize(
-    ("module", "weights", "cap"), [(batch, "prefix", 2.0), (visits, "truncated", 1.01), (visits, "self-normalised", 2.0)]
+    ("module", "weights", "cap"), [(batch, "prefix", 2.0), (tabular, "truncated", 1.01), (tabular, "self-normalised", 2.0)]
 )
 def test_options_reach_the_estimators(module: ModuleType, weights: str, cap: float) -> None:
     """The problem's functions are those of `gradients`, with its discount, kind of weight and cap."""

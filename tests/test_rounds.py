@@ -16,7 +16,7 @@ from fedpg.keys import Purpose, agent_key
 from fedpg.problem import Usage
 from fedpg.quadratic import quadratic
 from fedpg.simulate import simulator
-from fedpg.simulate_plain import PlainSimulator, StageError
+from fedpg.simulate_plain import StageError, plain_simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import Small, bowl, make, rl
 
@@ -92,7 +92,7 @@ def by_hand(round: int, params: np.ndarray, common: np.ndarray, fails: tuple[int
     return params + np.mean(sent, axis=0) + np.asarray(own) + place.sum(0), common
 
 
-ENGINES = pytest.mark.parametrize("engine", [simulator, PlainSimulator])
+ENGINES = pytest.mark.parametrize("engine", [simulator, plain_simulator])
 
 
 @ENGINES
@@ -137,10 +137,10 @@ def test_the_plain_simulator_names_the_server_and_the_agent():
     def refuse(*args):
         raise ZeroDivisionError("no such thing")
 
-    sim = PlainSimulator(PROBLEM, TOY._replace(server_update=refuse), agents(-1, -1, -1))
+    sim = plain_simulator(PROBLEM, TOY._replace(server_update=refuse), agents(-1, -1, -1))
     with pytest.raises(StageError, match="seed 0, round 4, server_update: ZeroDivisionError: no such thing"):
         sim.run(state_at(sim, 4), 1)
-    sim = PlainSimulator(PROBLEM, TOY._replace(prelude=(Exchange(refuse, refuse),)), agents(-1, -1, -1))
+    sim = plain_simulator(PROBLEM, TOY._replace(prelude=(Exchange(refuse, refuse),)), agents(-1, -1, -1))
     with pytest.raises(StageError, match="seed 0, round 4, agent 0, local_update"):
         sim.run(state_at(sim, 4), 1)
 
@@ -158,7 +158,7 @@ def poisoned(small: Small, broken: list[int]) -> Small:
     return small._replace(agents=drawn)
 
 
-@pytest.mark.parametrize("engine", [simulator, pytest.param(PlainSimulator, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", [simulator, pytest.param(plain_simulator, marks=pytest.mark.slow)])
 def test_one_broken_agent_is_left_out_and_counted(engine):
     small = poisoned(rl("random-mdp", horizon=2, batch_size=1), [1])
     sim = engine(small.problem, make("fedsvrpg-m", small.problem, u0_batches=0, local_steps=1), small.agents)
@@ -200,6 +200,6 @@ def test_prints_in_an_agent_see_numbers_in_the_plain_simulator(capsys):
         print(f"params {float(params[0]):.3f}")
         return small.problem.gradient(draw, params)
 
-    sim = PlainSimulator(small.problem, make("pavg", small.problem._replace(gradient=gradient)), small.agents)
+    sim = plain_simulator(small.problem, make("pavg", small.problem._replace(gradient=gradient)), small.agents)
     sim.run(sim.init(KEY), 1)
     assert capsys.readouterr().out.count("params ") == 9  # agents x local steps

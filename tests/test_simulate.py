@@ -77,7 +77,7 @@ def test_one_call_or_many_and_compiled_once():
     sim.evaluate(apart)
     apart, _ = sim.run(apart, 2, accumulate=True)
     same_bits(apart.rows, whole.rows)
-    assert sim.compilations == {"start": 1, "run": 1, "evaluate": 1, "params": 0}
+    assert sim.programs.compilations == {"start": 1, "run": 1, "evaluate": 1, "params": 0}
     blank = sim.blank(KEY)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), blank.rows) == jax.tree.map(lambda x: (x.shape, x.dtype), whole.rows)
     same_bits(blank.agents, whole.agents)
@@ -114,6 +114,13 @@ def test_agents_may_be_arrays_a_function_of_key_and_seed_or_a_federation():
     assert simulator(problem, algorithm, prepared, seeds=2).constants(state).centre[:, 0, 0].tolist() == [0.0, 1.0]
 
 
+def test_changed_agents_are_used_even_if_most_of_them_is_the_same():
+    sim = simulate(bowl(), "pavg")
+    state = after(sim)
+    moved = state._replace(agents=state.agents._replace(centre=np.asarray(state.agents.centre) + 1.0))
+    assert np.abs(sim.evaluate(moved).objective - sim.evaluate(state).objective).min() > 1e-3
+
+
 def test_params_are_what_agents_deploy():
     small = bowl()
     common = simulate(small, "pavg", seeds=2)
@@ -128,7 +135,7 @@ def test_a_seed_does_not_depend_on_its_neighbours_or_on_chunks():
     whole, cut, fewer = simulate(small, seeds=5), simulate(small, seeds=5, chunk=2), simulate(small, seeds=2)
     together = after(whole)
     apart = after(cut)
-    assert (whole.chunk, cut.chunk) == (5, 2)
+    assert (whole.programs.chunk, cut.programs.chunk) == (5, 2)
     assert_trees_close(apart.rows, together.rows, rtol=1e-5, atol=1e-6)
     assert_trees_close(after(fewer).rows, trees.take(together.rows, slice(2)), rtol=1e-5, atol=1e-6)
     assert_trees_close(cut.evaluate(apart), whole.evaluate(together), rtol=1e-5, atol=1e-6)
@@ -143,7 +150,7 @@ def test_chunks_follow_the_memory_budget(monkeypatch):
     monkeypatch.setattr(memory, "CPU_BUDGET", 10 * memory.row_bytes(small.problem, state.agents))
     cut = simulate(small, "pavg", seeds=40)
     cut.blank(KEY)
-    assert (whole.chunk, cut.chunk) == (40, 10)
+    assert (whole.programs.chunk, cut.programs.chunk) == (40, 10)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +170,7 @@ def test_every_row_of_a_grid_is_the_run_of_its_setting_and_seed(name, settings):
         assert_trees_close(block(grid.evaluate(found), p), plain.evaluate(alone), rtol=1e-6, atol=1e-6)
         assert grid.communication(found) == plain.communication(alone)
     same_bits(found.agents, alone.agents)
-    assert grid.compilations == {"start": 1, "run": 1, "evaluate": 1, "params": 0}
+    assert grid.programs.compilations == {"start": 1, "run": 1, "evaluate": 1, "params": 0}
 
 
 def test_a_setting_does_not_depend_on_the_others():
@@ -201,7 +208,7 @@ def test_matrix_products_are_lowered_at_the_highest_precision():
     """The simulator of the README sees to it itself: on a GPU they would otherwise be rounded to TF32."""
     small = SMALL["cartpole"]()
     sim = simulate(small)
-    text = sim.lower(sim.blank(KEY)).as_text()
+    text = sim.programs.lower(sim.blank(KEY)).as_text()
     products = text.count("stablehlo.dot_general")
     assert products >= 10
     assert text.count("precision = [HIGHEST, HIGHEST]") == products
@@ -216,7 +223,7 @@ from test_simulate import GRID, SMALL, after, simulate
 sim = simulate(SMALL["bowl"](), settings=GRID, seeds=3)
 state = after(sim)
 sim.evaluate(state)
-print(json.dumps([len(jax.devices()), sim.chunk, sim.compilations, sim.params(state).tolist()]))
+print(json.dumps([len(jax.devices()), sim.programs.chunk, sim.programs.compilations, sim.params(state).tolist()]))
 """
 
 

@@ -11,7 +11,7 @@ from fedpg.envs.base import Federation
 from fedpg.policies import gaussian
 from fedpg.problem import policy_gradient
 from fedpg.simulate import simulator
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SELDOM, claims, each, make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare, widths
@@ -45,7 +45,7 @@ def test_every_algorithm_runs_as_if_traced(name):
     assert sim.communication(state) == plain.communication(traced)
 
 
-@pytest.mark.parametrize("engine", [simulator, pytest.param(PlainSimulator, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", [simulator, pytest.param(plain_simulator, marks=pytest.mark.slow)])
 def test_an_agent_whose_environment_fails_is_left_out_for_that_round(engine):
     host = SlideHost()
     sim = hosted_sim("pavg", host, engine, seeds=1)

@@ -7,7 +7,7 @@ import pytest
 
 from fedpg.algorithms import ALGORITHMS
 from fedpg.simulate import simulator
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SELDOM, SMALL, each, home, make
 
@@ -26,7 +26,7 @@ def test_round_by_round(name, task):
     """Every algorithm on random MDPs, the paper's two on CartPole as well."""
     small = SMALL[task](batch_size=1, horizon=3, baseline="time")
     algorithm = make(name, small.problem, local_steps=2)
-    fast, plain = (engine(small.problem, algorithm, small.agents, seeds=2) for engine in (simulator, PlainSimulator))
+    fast, plain = (engine(small.problem, algorithm, small.agents, seeds=2) for engine in (simulator, plain_simulator))
     state, other = fast.init(jax.random.key(7)), plain.init(jax.random.key(7))
     assert_trees_close(state.agents, other.agents, rtol=1e-6)
     assert_trees_close(state.rows, other.rows, rtol=1e-4, atol=1e-5)

@@ -50,4 +50,4 @@ from .runs.training import Run as Run
 from .runs.training import train as train
 from .simulate import Simulator as Simulator
 from .simulate import simulator as simulator
-from .simulate_plain import PlainSimulator as PlainSimulator
+from .simulate_plain import plain_simulator as plain_simulator

@@ -1,7 +1,5 @@
 """How many numbers an algorithm sends, counted from the types of what crosses the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What went wrong in the agents' environments, with the round in which it did."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedpg.envs.host import Host

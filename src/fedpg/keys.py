@@ -1,7 +1,5 @@
 """Where every random key comes from, in every engine."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any, NamedTuple
 

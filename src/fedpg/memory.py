@@ -1,7 +1,5 @@
 """How many rows one call of a program takes: as many as fit in memory, or in the cache."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

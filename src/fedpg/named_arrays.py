@@ -1,7 +1,5 @@
 """Pytrees as named arrays, and back: what a checkpoint holds and what crosses the wire."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 

@@ -4,8 +4,6 @@ An algorithm is written against `Problem` and never looks inside a sample. So a 
 like `fedpg.quadratic`, involve no reinforcement learning at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,8 +16,8 @@ from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
 from fedpg.gradients import batch, exact, hvp, tabular
 from fedpg.gradients.batch import Choices, Usage, total_usage
-from fedpg.gradients.exact import Exact
 from fedpg.gradients.dishonest import sampler as dishonest_sampler
+from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import KINDS, Weights
 from fedpg.policies.base import Policy
@@ -70,7 +68,7 @@ class Problem(NamedTuple):
     weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]] | None = None
     hessian_vector: Callable[[Any, Params, Params], Params] | None = None
     exact: Exact | None = None
-    trajectories: Callable[[], Problem] | None = None
+    trajectories: Callable[[], "Problem"] | None = None
     environment: Environment | HostEnvironment | None = None
     policy: Policy | None = None
     discount: float | None = None

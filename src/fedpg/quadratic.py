@@ -9,8 +9,6 @@ With `curvature_noise` s a draw sees A_i + s diag(z) instead of A_i, z ~ N(0, I)
 Lipschitz constant, in mean square, of g's noise. Weights are still 1, and Lambda is that draw's difference of gradients.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

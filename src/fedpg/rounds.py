@@ -8,8 +8,6 @@ A message that is not finite is refused: its agent is absent for the rest of the
 message, or with a server state that is not finite, is frozen, and `failed` records the round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -139,13 +137,8 @@ class Executor(Protocol):
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
         """The reports of the candidates `ids`, (c,), on `params`, and what they cost, leading axis c."""
 
-    def compute(self, what: str, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """function(*args, **static) on the server; `what` names it in an error, and `static` is never traced."""
-
-
-def clear_counters(state: SeedState) -> SeedState:
-    """`state` with its counters cleared."""
-    return state._replace(info=base.no_cost(), refused=jnp.zeros_like(state.refused))
+    def compute(self, what: str, moment: Moment, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """function(*args, **static) on the server; `what` and `moment` name it in an error, and `static` is never traced."""
 
 
 def participants(algorithm: Algorithm, agents: Any) -> Any:
@@ -170,7 +163,7 @@ def warm_up(algorithm: Algorithm, number: int, executor: Executor, agents: Any, 
     exchange = stage.exchange(algorithm)
     results, answered = executor.ask(stage, moment, exchange.local_update, state.server.shared, who, state.agents, members)
     static = {"count": who.count, "aggregate": exchange.aggregate}
-    after, present = executor.compute("aggregate", settle, state, who.ids, results, answered, **static)
+    after, present = executor.compute("aggregate", moment, settle, state, who.ids, results, answered, **static)
     return _conclude(state, after, jnp.any(present) & trees.all_finite(after.server), number)
 
 
@@ -205,11 +198,11 @@ def run_round(
         exchange, states = stage.exchange(algorithm), who.gather(after.agents)
         results, answered = executor.ask(stage, moment, exchange.local_update, after.server.shared, who, states, members)
         static = {"count": who.count, "aggregate": exchange.aggregate}
-        after, present = executor.compute("aggregate", settle, after, who.ids, results, present & answered, **static)
+        after, present = executor.compute("aggregate", moment, settle, after, who.ids, results, present & answered, **static)
         sound &= jnp.any(present) & trees.all_finite(after.server)
     if algorithm.server_update is not None:
         key = moment.server_key(Purpose.SERVER)
-        server, info = executor.compute("server_update", algorithm.server_update, key, after.server, agents)
+        server, info = executor.compute("server_update", moment, algorithm.server_update, key, after.server, agents)
         infos = trees.stack([info])
         after = _add_costs(after, infos, jax.vmap(trees.all_finite)(infos))._replace(server=server)
         sound &= trees.all_finite(server)
@@ -231,7 +224,7 @@ def _select(
     if select.report is not None:
         params = algorithm.deployed(state.server.shared, trees.take(state.agents, 0))
         reports, infos = executor.report(moment, select, params, ids, trees.take(agents, ids))
-        ids = executor.compute("selection", select.choose, ids, reports)
+        ids = executor.compute("selection", moment, select.choose, ids, reports)
         state = _add_costs(state, infos, jax.vmap(trees.all_finite)((reports, infos)))
     return Participants(jnp.sort(ids), count), state
 

@@ -5,9 +5,8 @@
 A row is one seed, or one seed in one setting of the hyper-parameters. Rows are cut into chunks that fit in memory.
 """
 
-from __future__ import annotations
-
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from fedpg.errors import require
 from fedpg.events import EventLog
 from fedpg.keys import Moment, Purpose, agent_key
 from fedpg.problem import Problem
-from fedpg.rounds import Participants, Scores, SeedState, Stage, run_round
+from fedpg.rounds import Executor, Participants, Scores, SeedState, Stage, run_round
 from fedpg.trees import Params
 
 Agents = Any
@@ -111,12 +110,6 @@ def agents_of_seeds(agents: Agents, key: jax.Array, seeds: int) -> Any:
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(of_seed))(np.arange(seeds)))
 
 
-def prepared(agents: Agents, constants: Any) -> Any:
-    """What the environment takes for its agents, made from the agents as drawn."""
-    prepare = agents.prepare if isinstance(agents, Federation) else None
-    return jax.tree.map(np.asarray, prepare(constants)) if prepare else constants
-
-
 class AllAtOnce:
     """Executes the parts of a round for all agents together. See `fedpg.rounds.Executor`."""
 
@@ -127,11 +120,13 @@ class AllAtOnce:
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
         return jax.vmap(select.report, (0, None, 0))(moment.agent_keys(ids, Purpose.REPORT), params, members)
 
-    def compute(self, what: str, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
+    def compute(self, what: str, moment: Moment, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
         return function(*args, **static)
 
 
-def row_programs(problem: Problem, algorithm_of: Callable[[Any], Algorithm], participation: Participation) -> dict[str, Callable]:
+def row_programs(
+    problem: Problem, algorithm_of: Callable[[Any], Algorithm], participation: Participation, executor: Executor
+) -> dict[str, Callable[..., Any]]:
     """What a simulation is made of, for one row and its agents (leading axis N): start, run, evaluate, params."""
 
     def start(root: jax.Array, row: Row, agents: Any) -> SeedState:
@@ -139,13 +134,13 @@ def row_programs(problem: Problem, algorithm_of: Callable[[Any], Algorithm], par
         count = trees.leading_axis(rounds.participants(algorithm, agents))
         state = rounds.initial_state(problem, algorithm, root, row.seed, count)
         for number in range(len(algorithm.warmup)):
-            state = rounds.warm_up(algorithm, number, AllAtOnce(), agents, root, row.seed, state)
+            state = rounds.warm_up(algorithm, number, executor, agents, root, row.seed, state)
         return state
 
     def run_rounds(root: jax.Array, row: Row, agents: Any, state: SeedState, first: jax.Array, end: jax.Array) -> SeedState:
         algorithm = algorithm_of(row.setting)
         select = selector(participation, problem, algorithm, agents)
-        one_round = functools.partial(run_round, algorithm, select, AllAtOnce(), agents, root, row.seed)
+        one_round = functools.partial(run_round, algorithm, select, executor, agents, root, row.seed)
         return jax.lax.fori_loop(first, end, one_round, state)
 
     def evaluate(root: jax.Array, row: Row, agents: Any, state: SeedState, round: jax.Array) -> Scores:
@@ -157,6 +152,89 @@ def row_programs(problem: Problem, algorithm_of: Callable[[Any], Algorithm], par
     return {"start": start, "run": run_rounds, "evaluate": evaluate, "params": params}
 
 
+class Compiled:
+    """The programs of a simulation, compiled for chunks of rows and spread over all devices.
+
+    Args:
+        programs: what `row_programs` returned.
+        problem: what is learned; its size decides how many rows fit in a chunk.
+        rows: all rows.
+        most: the most rows in one call; None for what fits in memory.
+    """
+
+    def __init__(self, programs: dict[str, Callable[..., Any]], problem: Problem, rows: Row, most: int | None) -> None:
+        self._problem, self._rows, self._count, self._most, self.chunk = problem, rows, len(rows.seed), most, 0
+        self._host = isinstance(problem.environment, HostEnvironment)
+        # Calling out of a program is cheapest on one CPU device.
+        self._devices = jax.devices("cpu")[:1] if self._host else jax.devices()[: min(len(jax.devices()), self._count)]
+        mesh, by_row, same = Mesh(np.array(self._devices), ("rows",)), PartitionSpec("rows"), PartitionSpec()
+        # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
+        self._placement = NamedSharding(mesh, by_row) if len(self._devices) > 1 else SingleDeviceSharding(self._devices[0])
+        self._placed: tuple[list[Any], list[Any]] = ([], [])
+        self._programs = {}
+        for name, function in programs.items():
+            with_state, numbers = int(name != "start"), {"run": 2, "evaluate": 1}.get(name, 0)
+            vectorised = jax.vmap(function, (None, *(0,) * (2 + with_state), *(None,) * numbers))
+            if len(self._devices) > 1:
+                specs = (same, *(by_row,) * (2 + with_state), *(same,) * numbers)
+                vectorised = jax.shard_map(vectorised, mesh=mesh, in_specs=specs, out_specs=by_row, check_vma=False)
+            self._programs[name] = jax.jit(vectorised, compiler_options=COMPILER_OPTIONS.get(self._devices[0].platform))
+
+    def call(self, name: str, key: jax.Array, agents: Any, rows: SeedState | None, *numbers: Any) -> Any:
+        """Calls a program on every chunk of rows and joins the results."""
+        chunks, results = self._chunks(agents), []
+        whole = len(chunks) == 1 and self.chunk == self._count
+        with jax.default_matmul_precision(PRECISION):
+            for ids, (part, members) in zip(self._ids, chunks, strict=True):
+                states = () if rows is None else (rows if whole else _take(rows, ids),)
+                results.append(self._programs[name](key, part, members, *jax.device_put(states, self._placement), *numbers))
+        return results[0] if whole else _join(results, self._count)
+
+    def blank(self, key: jax.Array, agents: Any) -> SeedState:
+        """The rows of a state with the right shapes, all zero."""
+        shapes = jax.eval_shape(self._programs["start"], key, *self._chunks(agents)[0])
+        return jax.tree.map(lambda x: np.zeros((self._count, *x.shape[1:]), x.dtype), shapes)
+
+    def lower(self, state: State) -> jax.stages.Lowered:
+        """The program of `run` on the first chunk of rows, lowered but not compiled."""
+        chunk = self._chunks(state.agents)[0]
+        with jax.default_matmul_precision(PRECISION):
+            return self._programs["run"].lower(state.key, *chunk, _take(state.rows, self._ids[0]), state.round, state.round + 1)
+
+    @property
+    def compilations(self) -> dict[str, int]:
+        """How often each program was compiled."""
+        return {name: program._cache_size() for name, program in self._programs.items()}
+
+    def _chunks(self, agents: Any) -> list[tuple[Row, Any]]:
+        """The rows of every chunk and their agents, placed on the devices; remembered for the agents that were asked for last."""
+        leaves = jax.tree.leaves(agents)
+        if len(leaves) == len(self._placed[0]) and all(map(operator.is_, leaves, self._placed[0])):
+            return self._placed[1]
+        if not self.chunk:
+            budget = memory.HOST_BUDGET if self._host else memory.memory_budget(self._devices[0]) * len(self._devices)
+            most = self._most or budget // memory.row_bytes(self._problem, agents)
+            self.chunk = memory.chunk_size(self._count, most, len(self._devices))
+            count = -(-self._count // self.chunk)
+            # The last chunk is filled up with copies.
+            self._ids = np.minimum(np.arange(count * self.chunk), self._count - 1).reshape(count, self.chunk)
+        rows = [trees.take(self._rows, ids) for ids in self._ids]
+        # Chunks of the same seeds, in different settings, share their agents.
+        of_seeds = functools.cache(lambda seeds: jax.device_put(trees.take(agents, np.array(seeds)), self._placement))
+        self._placed = leaves, [(jax.device_put(row, self._placement), of_seeds(tuple(row.seed.tolist()))) for row in rows]
+        return self._placed[1]
+
+
+@jax.jit
+def _take(tree: Any, ids: np.ndarray) -> Any:
+    return trees.take(tree, ids)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _join(parts: list[Any], rows: int) -> Any:
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs)[:rows], *parts)
+
+
 class Simulator:
     """Runs one algorithm on many seeds at once, in one or in many settings of its hyper-parameters. Made by `simulator`.
 
@@ -165,59 +243,35 @@ class Simulator:
     Attributes:
         seeds: how many seeds.
         rows: how many results: seeds, times P if there are settings.
-        chunk: rows in one call of the compiled program; known after the first call.
+        programs: what runs: `Compiled`, or `fedpg.simulate_plain.Plain`.
         events: what went wrong in environments that run in Python.
         save_every: seconds after which a training loop should save.
+        withheld: whether agents keep their scores to themselves.
     """
 
-    save_every = 60.0
+    save_every, withheld = 60.0, False
 
     def __init__(
-        self,
-        problem: Problem,
-        algorithm_of: Callable[[Any], Algorithm],
-        agents: Agents,
-        rows: Row,
-        seeds: int,
-        participation: Participation,
-        chunk: int | None,
+        self, problem: Problem, algorithm: Algorithm, agents: Agents, rows: Row, seeds: int, participation: Participation, programs: Any
     ) -> None:
-        self._problem, self._algorithm_of, self._agents, self._participation = problem, algorithm_of, agents, participation
-        self._row_arrays, self.seeds, self.rows, self.chunk, self._most = rows, seeds, len(rows.seed), 0, chunk
-        host = problem.environment.host if isinstance(problem.environment, HostEnvironment) else None
-        # Calling out of a program is cheapest on one CPU device.
-        self._devices = jax.devices("cpu")[:1] if host else jax.devices()[: min(len(jax.devices()), self.rows)]
+        self._problem, self._algorithm, self._agents, self._participation = problem, algorithm, agents, participation
+        self.seeds, self.rows, self.programs = seeds, len(rows.seed), programs
         drawn = agents.agents if isinstance(agents, Federation) else agents
         one_seed = jax.eval_shape(drawn, jax.random.key(0), 0) if callable(drawn) else drawn
-        self._host, self.events = host, EventLog(host, trees.leading_axis(one_seed))
-        mesh, by_row = Mesh(np.array(self._devices), ("rows",)), PartitionSpec("rows")
-        # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
-        self._placement = NamedSharding(mesh, by_row) if len(self._devices) > 1 else SingleDeviceSharding(self._devices[0])
-        self._programs = {}
-        for name, function in row_programs(problem, algorithm_of, participation).items():
-            numbers = {"run": 2, "evaluate": 1}.get(name, 0)
-            by_rows = 2 if name == "start" else 3
-            vectorised = jax.vmap(function, (None, *(0,) * by_rows, *(None,) * numbers))
-            if len(self._devices) > 1:
-                specs = (PartitionSpec(), *(by_row,) * by_rows, *(PartitionSpec(),) * numbers)
-                vectorised = jax.shard_map(vectorised, mesh=mesh, in_specs=specs, out_specs=by_row, check_vma=False)
-            self._programs[name] = jax.jit(vectorised, compiler_options=COMPILER_OPTIONS.get(self._devices[0].platform))
-        self._placed: tuple[Any, list[Any]] = (None, [])
+        self._host = problem.environment.host if isinstance(problem.environment, HostEnvironment) else None
+        self.events = EventLog(self._host, trees.leading_axis(one_seed))
 
     def init(self, key: jax.Array) -> State:
         """The state before round 0: agents drawn, params initialised, warm-up done."""
-        agents = prepared(self._agents, agents_of_seeds(self._agents, key, self.seeds))
-        state = State(key, jnp.zeros((), int), self._call("start", key, agents, None), agents)
-        self._finish(state.rows, 0, "warm-up")
-        return state
+        agents = self._draw(key)
+        rows = self.programs.call("start", key, agents, None)
+        self._finish(rows, 0, "warm-up")
+        return State(key, jnp.zeros((), int), rows, agents)
 
     def blank(self, key: jax.Array) -> State:
         """A state with the agents and shapes of `init(key)` and nothing run, for restoring a checkpoint."""
-        agents = prepared(self._agents, agents_of_seeds(self._agents, key, self.seeds))
-        part = self._chunks(agents)[0]
-        shapes = jax.eval_shape(self._programs["start"], key, part[0], part[1])
-        rows = jax.tree.map(lambda x: np.zeros((self.rows, *x.shape[1:]), x.dtype), shapes)
-        return State(key, jnp.zeros((), int), rows, agents)
+        agents = self._draw(key)
+        return State(key, jnp.zeros((), int), self.programs.blank(key, agents), agents)
 
     def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
         """Runs `rounds` more rounds on every row.
@@ -230,23 +284,21 @@ class Simulator:
         rows = state.rows
         if not accumulate:
             rows = rows._replace(info=trees.zeros_like(rows.info), refused=jnp.zeros_like(rows.refused))
-        first, end = state.round, state.round + rounds
         # With a host one round at a time, so that its events are known by their round.
-        steps = [(first + i, first + i + 1) for i in range(rounds)] if self._host else [(first, end)]
-        for begin, stop in steps:
-            rows = self._call("run", state.key, state.agents, rows, begin, stop)
-            self._finish(rows, begin, "training")
-        return State(state.key, end, rows, state.agents), Info(rows.info, rows.refused, rows.latest)
+        for first, count in [(state.round + i, 1) for i in range(rounds)] if self._host else [(state.round, rounds)]:
+            rows = self.programs.call("run", state.key, state.agents, rows, first, first + count)
+            self._finish(rows, first, "training")
+        return State(state.key, state.round + rounds, rows, state.agents), Info(rows.info, rows.refused, rows.latest)
 
     def evaluate(self, state: State) -> Scores:
         """The scores of every row, leading axis rows."""
-        scores = self._call("evaluate", state.key, state.agents, state.rows, state.round)
+        scores = self.programs.call("evaluate", state.key, state.agents, state.rows, state.round)
         self._finish(scores, state.round, "evaluation")
         return scores
 
     def params(self, state: State) -> Params:
         """What agents would deploy: leading axis rows, or (rows, N) for personal algorithms."""
-        return self._call("params", state.key, state.agents, state.rows)
+        return self.programs.call("params", state.key, state.agents, state.rows)
 
     def constants(self, state: State) -> Any:
         """The agents as drawn, before they were prepared for the environment, axes (seeds, N, ...)."""
@@ -254,70 +306,22 @@ class Simulator:
 
     def communication(self, state: State) -> Communication:
         """How many numbers one row sends."""
-        return measure(self._problem, self._first_algorithm(), trees.take(state.agents, 0), self._participation)
+        return measure(self._problem, self._algorithm, trees.take(state.agents, 0), self._participation)
 
-    def _first_algorithm(self) -> Algorithm:
-        # Settings as arrays: NumPy's float64 would pass for a plain number that is known before tracing.
-        return self._algorithm_of(jax.tree.map(jnp.asarray, trees.take(self._row_arrays.setting, 0)))
-
-    def lower(self, state: State) -> jax.stages.Lowered:
-        """The program of `run` on the first chunk of rows, lowered but not compiled: `sim.lower(state).as_text()` shows it."""
-        part, members = self._chunks(state.agents)[0]
-        with jax.default_matmul_precision(PRECISION):
-            return self._programs["run"].lower(state.key, part, members, _take(state.rows, self._ids[0]), state.round, state.round + 1)
-
-    @property
-    def compilations(self) -> dict[str, int]:
-        """How often each program was compiled."""
-        return {name: program._cache_size() for name, program in self._programs.items()}
-
-    def _call(self, name: str, key: jax.Array, agents: Any, rows: SeedState | None, *numbers: Any) -> Any:
-        """Calls a program on every chunk of rows and joins the results."""
-        chunks = self._chunks(agents)
-        results = []
-        with jax.default_matmul_precision(PRECISION):
-            for ids, (part, members) in zip(self._ids, chunks, strict=True):
-                states = () if rows is None else (rows if len(chunks) == 1 and len(ids) == self.rows else _take(rows, ids),)
-                results.append(self._programs[name](key, part, members, *jax.device_put(states, self._placement), *numbers))
-        return results[0] if len(results) == 1 and self.chunk == self.rows else _join(results, self.rows)
-
-    def _chunks(self, agents: Any) -> list[tuple[Row, Any]]:
-        """The rows of every chunk and their agents, placed on the devices; remembered for the agents that were asked for last."""
-        first = jax.tree.leaves(agents)[0]
-        if self._placed[0] is first:
-            return self._placed[1]
-        if not self.chunk:
-            # An error here says early what this participation cannot do.
-            selector(self._participation, self._problem, self._first_algorithm(), trees.take(agents, 0))
-            budget = memory.HOST_BUDGET if self._host else memory.memory_budget(self._devices[0]) * len(self._devices)
-            most = self._most or budget // memory.row_bytes(self._problem, agents)
-            self.chunk = memory.chunk_size(self.rows, most, len(self._devices))
-            count = -(-self.rows // self.chunk)
-            # The last chunk is filled up with copies.
-            self._ids = np.minimum(np.arange(count * self.chunk), self.rows - 1).reshape(count, self.chunk)
-        rows = [trees.take(self._row_arrays, ids) for ids in self._ids]
-        # Chunks of the same seeds, in different settings, share their agents.
-        of_seeds = functools.cache(lambda seeds: jax.device_put(trees.take(agents, np.array(seeds)), self._placement))
-        chunks = [(jax.device_put(row, self._placement), of_seeds(tuple(row.seed.tolist()))) for row in rows]
-        if not isinstance(first, jax.core.Tracer):
-            self._placed = (first, chunks)
-        return chunks
+    def _draw(self, key: jax.Array) -> Any:
+        """The agents of every seed, prepared for the environment."""
+        agents = agents_of_seeds(self._agents, key, self.seeds)
+        if isinstance(self._agents, Federation) and self._agents.prepare:
+            agents = jax.tree.map(np.asarray, self._agents.prepare(agents))
+        # Raises early if this participation is not possible here.
+        selector(self._participation, self._problem, self._algorithm, trees.take(agents, 0))
+        return agents
 
     def _finish(self, result: Any, round: Any, during: str) -> None:
         """Waits for a result whose environments run in Python, and collects their events."""
         if self._host:
             jax.block_until_ready(result)
             self.events.collect(int(round), during)
-
-
-@jax.jit
-def _take(tree: Any, ids: np.ndarray) -> Any:
-    return trees.take(tree, ids)
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _join(parts: list[Any], rows: int) -> Any:
-    return jax.tree.map(lambda *xs: jnp.concatenate(xs)[:rows], *parts)
 
 
 def simulator(
@@ -356,5 +360,9 @@ def simulator(
         participation: how many agents take part in a round, and which; everyone by default.
         chunk: the most rows in one call of the compiled program; by default what fits in memory.
     """
+    rows = all_rows(seeds, settings)
     algorithm_of = algorithm if settings is not None else lambda setting: algorithm
-    return Simulator(problem, algorithm_of, agents, all_rows(seeds, settings), seeds, participation, chunk)
+    programs = Compiled(row_programs(problem, algorithm_of, participation, AllAtOnce()), problem, rows, chunk)
+    # Settings as JAX arrays: NumPy's float64 would pass for a plain number that is known before tracing.
+    first = algorithm_of(jax.tree.map(jnp.asarray, trees.take(rows.setting, 0)))
+    return Simulator(problem, first, agents, rows, seeds, participation, programs)

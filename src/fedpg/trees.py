@@ -1,7 +1,5 @@
 """Arithmetic on pytrees: parameters, directions, messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

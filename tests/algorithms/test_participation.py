@@ -14,7 +14,7 @@ from fedpg.errors import UserError
 from fedpg.keys import agent_key
 from fedpg.rounds import Participants
 from fedpg.simulate import simulator
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import bowl, make, rl
 
@@ -48,7 +48,7 @@ def who_moved(before, after, seed=0):
     ids=["random", "gradient-norm"],
 )
 def test_both_engines_choose_and_do_the_same(name, participation):
-    fast, plain = (engine_of(engine, BOWLS, name, participation, local_steps=1) for engine in (simulator, PlainSimulator))
+    fast, plain = (engine_of(engine, BOWLS, name, participation, local_steps=1) for engine in (simulator, plain_simulator))
     state, other = fast.init(KEY), plain.init(KEY)
     assert fast.communication(state) == plain.communication(other)
     for _ in range(2):
@@ -177,7 +177,7 @@ def test_what_makes_no_sense_is_refused(given, said):
         ("pavg", Participation(0.5, "csh-max"), "compares tables over states and actions"),
     ],
 )
-@pytest.mark.parametrize("engine", [simulator, PlainSimulator])
+@pytest.mark.parametrize("engine", [simulator, plain_simulator])
 def test_what_an_algorithm_or_a_problem_cannot_do_is_refused(engine, name, participation, said):
     with pytest.raises(UserError, match=said):
         engine_of(engine, BOWLS, name, participation).init(KEY)

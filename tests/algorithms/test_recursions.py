@@ -12,7 +12,7 @@ from fedpg.algorithms import ALGORITHMS, fast_fedpg, fedavg_m, fedsvrpg_s, mfpo,
 from fedpg.algorithms.fast_fedpg import CORRECTIONS
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
-from fedpg.simulate_plain import PlainSimulator
+from fedpg.simulate_plain import plain_simulator
 from helpers import loops
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, bowl, make, run
@@ -50,7 +50,7 @@ def test_recursions_on_quadratics_by_hand(label, float64):
     by_hand, settings = LOOPS[label]
     small = bowl()
     algorithm = ALGORITHMS[label.partition(",")[0]](small.problem, **COMMON, **settings)
-    ran = run(small, algorithm, ROUNDS, engine=PlainSimulator)
+    ran = run(small, algorithm, ROUNDS, engine=plain_simulator)
     expected = by_hand(loops.Bowls(trees.take(ran.state.agents, 0)), np.zeros(4))
     np.testing.assert_allclose(ran.shared.params[0], expected, rtol=1e-11)
 
@@ -84,7 +84,7 @@ def test_fedavg_m_is_fedsvrpg_s_without_look_back_and_with_the_printed_server():
     without = {"lookback": "none", "gain": 1.0, "stretch": 1.0, "plain_rounds": 1}
     one, other = fedavg_m(small.problem, **settings), fedsvrpg_s(small.problem, **without, **settings)
     assert one.name == "fedavg-m"
-    assert_trees_close(*(run(small, algorithm, 3, engine=PlainSimulator).shared for algorithm in (one, other)))
+    assert_trees_close(*(run(small, algorithm, 3, engine=plain_simulator).shared for algorithm in (one, other)))
 
 
 def by_parts(algorithm, key, server, states, agents, present=None):
@@ -154,6 +154,6 @@ def test_values_that_mean_nothing(name, settings, message):
 def test_pavg_is_mfpo_and_nharpg_at_beta_one(float64):
     """In exact arithmetic; N-HARPG with its plain step."""
     small = bowl()
-    plain = run(small, pavg(small.problem, **COMMON), 3, engine=PlainSimulator).shared.params
+    plain = run(small, pavg(small.problem, **COMMON), 3, engine=plain_simulator).shared.params
     for algorithm in (mfpo(small.problem, beta=1.0, **COMMON), nharpg(small.problem, beta=1.0, step="plain", u0_batches=0, **COMMON)):
-        assert_trees_close(run(small, algorithm, 3, engine=PlainSimulator).shared.params, plain, rtol=1e-12)
+        assert_trees_close(run(small, algorithm, 3, engine=plain_simulator).shared.params, plain, rtol=1e-12)

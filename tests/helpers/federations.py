@@ -57,7 +57,7 @@ class Ran(NamedTuple):
 
 
 def run(small: Small, algorithm: Algorithm, rounds: int, seeds: int = 1, engine: Any = simulator) -> Ran:
-    """Some rounds from the key 0. `engine` is `simulator` or `PlainSimulator`."""
+    """Some rounds from the key 0. `engine` is `simulator` or `plain_simulator`."""
     sim = engine(small.problem, algorithm, small.agents, seeds=seeds)
     return Ran(sim, *sim.run(sim.init(jax.random.key(0)), rounds))
 

@@ -8,8 +8,6 @@
 agent. `present` is (N,): 0 marks an agent that is absent in this round. State is what the next round needs, Info what people read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 

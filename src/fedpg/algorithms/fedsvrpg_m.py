@@ -7,8 +7,6 @@ server   u_{r+1} = 1/(eta N K) sum_i Delta_i;   theta_{r+1} = theta_r + lambda u
 start    theta_{-1} = theta_0;   u_0 = mean of g over B batches per agent
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -7,8 +7,6 @@ With lambda = eta K, the default, theta_{r+1} is the mean of the agents' params.
 reinforcement learning with environment heterogeneity", AISTATS 2022: the paper's baseline, FedSVRPG-M with beta = 1.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -15,8 +15,6 @@ References: Cho, Wang, Joshi, "Towards understanding biased client selection in 
 Xie, Song, "Client selection for federated policy optimization with environment heterogeneity", JMLR 2025 (csh).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
