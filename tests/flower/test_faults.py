@@ -23,7 +23,7 @@ WALK = {"env": "helpers.failing_env:make", "algorithm": "pavg"}
 @pytest.fixture
 def orders(tmp_path, monkeypatch) -> Path:
     """The file that tells environments what to do; see `helpers.failing_env`."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
     return tmp_path / "orders"
 
 

@@ -6,11 +6,11 @@ import json
 
 import jax
 import numpy as np
-
-from fedpg.flower import tasks
 from fedpg.flower.answers import Update
 from fedpg.flower.asking import Asking, Terms
 from fedpg.flower.packets import START, pack, schema
+
+from fedpg.flower import tasks
 from helpers.hostile import assert_one_line, mutations
 
 

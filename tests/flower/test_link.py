@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from fedpg.flower.asking import Terms
+from fedpg.flower.names import PACKET, RECORD
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedpg.flower import link as links
 from fedpg.flower import packets, tasks
-from fedpg.flower.asking import Terms
 from fedpg.flower.link import FlowerLink
-from fedpg.flower.names import PACKET, RECORD
 
 TERMS = Terms("run-0", "", agents=3)
 

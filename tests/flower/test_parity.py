@@ -95,7 +95,9 @@ def test_cartpole_with_observations_on_a_running_scale(algorithm):
 def test_double_precision(env, algorithm, float64):
     both = round_by_round(DOUBLE, env=env, algorithm=algorithm, seed=64)
     for _, _, packet, answer in both.link.seen:
-        assert all(array.dtype != np.float32 for data, kind in ((packet, Task), (answer, Answer)) for array in unpack(data, kind)[1].values())
+        assert all(
+            array.dtype != np.float32 for data, kind in ((packet, Task), (answer, Answer)) for array in unpack(data, kind)[1].values()
+        )
 
 
 def test_some_agents_chosen_by_what_they_report_with_compressed_messages():

@@ -10,9 +10,9 @@ import tracemalloc
 import jax
 import numpy as np
 import pytest
+from fedpg.flower.packets import LONGEST_HEADER, MAGIC, START, Packet, Refused, checked, pack, schema, unpack
 
 from fedpg.flower import packets
-from fedpg.flower.packets import LONGEST_HEADER, MAGIC, START, Packet, Refused, checked, pack, schema, unpack
 from helpers.hostile import mutations
 
 TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")

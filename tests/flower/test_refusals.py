@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 from fedpg.flower.keys import make_keys
-from fedpg.flower.processes import free_port
-from fedpg.flower.superlink import APP
+from fedpg.flower.processes import APP, free_port
 from helpers.real import Real, federation
 
 

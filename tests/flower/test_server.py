@@ -114,7 +114,9 @@ def test_a_quorum_is_of_agents_that_were_there_in_every_exchange(tmp_path):
         (1, "training", None, "fewer than 2 usable messages: the exchange is repeated"),
         (2, "training", 0, LOST),
     ]
-    assert sorted(asked(link, 2)) == [(0, PRELUDE), (1, TRAIN), (1, PRELUDE), (2, TRAIN), (2, PRELUDE)], "agents that dropped out are not asked again"
+    assert sorted(asked(link, 2)) == [(0, PRELUDE), (1, TRAIN), (1, PRELUDE), (2, TRAIN), (2, PRELUDE)], (
+        "agents that dropped out are not asked again"
+    )
 
 
 def test_an_agent_that_is_away_for_some_rounds_goes_on_from_its_own_state(tmp_path):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fedpg.flower.asking import Asking, Terms
+from fedpg.flower.snapshot import Status
 
 from fedpg import named_arrays as wire
 from fedpg.flower import packets, tasks
-from fedpg.flower.asking import Asking, Terms
-from fedpg.flower.snapshot import Status
 from fedpg.flower.status import MOST_EVENTS, MOST_POINTS, Board, read
 from fedpg.runs.config import Config
 

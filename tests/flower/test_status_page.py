@@ -12,13 +12,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from fedpg.flower.page_style import SCRIPT, STYLE, fingerprint
+from fedpg.flower.snapshot import Agent, Event, Metrics, Point, Status
+from fedpg.flower.status_file import write
 
 from fedpg.errors import UserError
 from fedpg.flower import page, sheet
-from fedpg.flower.page_style import SCRIPT, STYLE, fingerprint
-from fedpg.flower.snapshot import Agent, Event, Metrics, Point, Status
 from fedpg.flower.status import Board
-from fedpg.flower.status_file import write
 from fedpg.runs.config import Config
 
 NASTY = """</script><script>alert('x')</script><img src=x onerror="alert(1)"> & "quoted" 'too'"""

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
+from fedpg.flower.snapshot import Agent, Event, Status
+from fedpg.flower.status_file import write
+from fedpg.flower.telling import MOST_TOLD, Teller
 from rich.console import Console
 
 from fedpg.flower import terminal
-from fedpg.flower.snapshot import Agent, Event, Status
 from fedpg.flower.status import Board
-from fedpg.flower.status_file import write
-from fedpg.flower.telling import MOST_TOLD, Teller
 from fedpg.runs.config import Config
 
 CONFIG = Config(env="cartpole", algorithm="pavg", agents=3, rounds=10)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.envs import Box
-from fedpg.flower.protocol import Answer, Task, Refused, unpack
+from fedpg.flower.protocol import Answer, Refused, Task, unpack
 
 SECRETS: list[float] = []
 """Every observation, action and reward since `forget`."""

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
-    from fedpg.flower.supernode import SuperNode
+    from fedpg.flower.processes import SuperNode
     from fedpg.runs.folder import RunFolder
 
     families.check_name(options.env)

@@ -52,7 +52,7 @@ class ServeOptions:
 
 def main(argv: list[str]) -> int:
     """Runs the verb; returns the exit code."""
-    options = parse(ServeOptions, argv, "fedpg serve", ServeOptions())
+    options = parse(ServeOptions, argv, "fedpg serve")
     folder, console = RunFolder(Path(options.out)), Console()
     require(options.insecure or options.keys is not None, "give --keys FOLDER (fedpg cert makes one), or --insecure to do without")
     require(not (options.insecure and options.keys), "--keys and --insecure exclude each other")
@@ -66,11 +66,10 @@ def main(argv: list[str]) -> int:
 
     require_flower()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from fedpg.flower.processes import split_address
+    from fedpg.flower.processes import SuperLink, split_address
     from fedpg.flower.server_app import Rules, check
     from fedpg.flower.status import STATUS_FILE
     from fedpg.flower.status_page import StatusPage
-    from fedpg.flower.superlink import SuperLink
     from fedpg.flower.terminal import StatusView
 
     rules = Rules(options.deadline, options.quorum, options.norm_bound, options.start_with)

@@ -5,8 +5,6 @@ the params are; and one line for each thing that went wrong. No observation, act
 or policy of the user's own must be given to the agent as its own copy of the file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -45,7 +43,7 @@ from fedpg.runs import config as configs
 from fedpg.runs.config import Config
 from fedpg.runs.folder import write_atomically
 from fedpg.runs.setup import Prepared, prepare, resolve
-from fedpg.simulate import COMPILER_OPTIONS, PRECISION, agents_of_seeds, prepared
+from fedpg.simulate import COMPILER_OPTIONS, PRECISION, agents_of_seeds
 from fedpg.theory.privacy import epsilon, separation
 
 SECRET_BYTES = 32
@@ -112,35 +110,27 @@ class AgentProgram:
         config: complete, with the agent's own environment.
         settings: what the agent decides for itself.
         prepare: what a configuration asks for; tests share it between agents of one process.
-
-    Attributes:
-        config: as given.
-        withheld: whether scores and costs are withheld.
-        first_shared, first_state, first_params: at the beginning of a run.
     """
 
     def __init__(self, config: Config, settings: AgentSettings, prepare: Callable[[Config], Prepared] = prepare) -> None:
         self.config, self._agent, self._attack = config, settings.agent, settings.attack
         self.withheld = settings.withhold or config.noise > 0
         single, index = _alone(config, settings.agent)
-        self._problem, algorithm_of, federation, participation = prepare(single)
-        self._algorithm = algorithm_of({})
-        environment = federation.environment
+        problem, algorithm_of, federation, participation = prepare(single)
+        algorithm, environment = algorithm_of({}), federation.environment
         self._host = environment.host if isinstance(environment, HostEnvironment) else None
         device = jax.devices("cpu")[0] if self._host else jax.devices()[0]
         self._key = jax.random.key(config.seed)
         drawn = agents_of_seeds(federation, self._key, 1)
-        own = prepared(federation, jax.tree.map(lambda x: x[:, index : index + 1], drawn))
+        own = (federation.prepare or (lambda agents: agents))(jax.tree.map(lambda x: x[:, index : index + 1], drawn))
         self._environment = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[0, 0], own), device)
-        everyone = trees.broadcast(self._environment, config.agents)
-        self._select = selector(participation, self._problem, self._algorithm, everyone)
-        server, state = self._algorithm.init(self._problem.init_params(Moment(self._key, 0, 0).server_key(Purpose.PARAMS)))
-        self.first_shared, self.first_state, self.first_params = server.shared, state, self._algorithm.deployed(server.shared, state)
-        stages = [*(Stage(Purpose.WARMUP, i) for i in range(len(self._algorithm.warmup))), *stages_of_round(self._algorithm)]
+        server, state = algorithm.init(problem.init_params(Moment(self._key, 0, 0).server_key(Purpose.PARAMS)))
+        self.first_shared, self.first_state, self.first_params = server.shared, state, algorithm.deployed(server.shared, state)
+        stages = [*(Stage(Purpose.WARMUP, i) for i in range(len(algorithm.warmup))), *stages_of_round(algorithm)]
         compiled = functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS.get(device.platform))
-        self._updates = {stage: compiled(stage.exchange(self._algorithm).local_update) for stage in stages}
-        self._report = compiled(self._select.report) if self._select is not None and self._select.report is not None else None
-        problem, algorithm = self._problem, self._algorithm
+        self._updates = {stage: compiled(stage.exchange(algorithm).local_update) for stage in stages}
+        select = selector(participation, problem, algorithm, trees.broadcast(self._environment, config.agents))
+        self._report = compiled(select.report) if select is not None and select.report is not None else None
         self._evaluate = compiled(lambda key, shared, state, agent: problem.evaluate(key, algorithm.deployed(shared, state), agent))
 
     def update(self, task: Task, shared: Any, state: Any) -> tuple[Update, Any]:
@@ -148,8 +138,7 @@ class AgentProgram:
         stage = next((stage for stage in self._updates if stage == (task.purpose, task.number)), None)
         if stage is None:
             raise Refused("an exchange that this algorithm does not have")
-        key = stage.keys(Moment(self._key, 0, task.round), np.array([self._agent]))[0]
-        message, state, info = self._updates[stage](key, shared, state, self._environment)
+        message, state, info = self._updates[stage](self._key_of(stage, task), shared, state, self._environment)
         if self._attack in ON_MESSAGES:
             message = _falsified(message, self._attack)
         # Squares of importance weights may overflow: no reason to do without the message.
@@ -160,16 +149,16 @@ class AgentProgram:
         """What it reports on `params` as a candidate for the round."""
         if self._report is None:
             raise Refused("this agent does not report")
-        found, info = self._report(self._task_key(task, Purpose.REPORT), params, self._environment)
+        found, info = self._report(self._key_of(Stage(Purpose.REPORT), task), params, self._environment)
         return Report(found, LocalInfo(Usage(*info.usage[:3]), info.weights))
 
     def evaluate(self, task: Task, shared: Any, state: Any) -> Grade:
         """The return and objective, in its own environment, of what it would deploy."""
-        found = self._evaluate(self._task_key(task, Purpose.EVALUATE), shared, state, self._environment)
+        found = self._evaluate(self._key_of(Stage(Purpose.EVALUATE), task), shared, state, self._environment)
         return Grade(found.total_return, found.objective)
 
-    def _task_key(self, task: Task, purpose: Purpose) -> jax.Array:
-        return Moment(self._key, 0, task.round).agent_keys(np.array([self._agent]), purpose)[0]
+    def _key_of(self, stage: Stage, task: Task) -> jax.Array:
+        return stage.keys(Moment(self._key, 0, task.round), np.array([self._agent]))[0]
 
     def take_events(self) -> list[str]:
         """What went wrong in the environment since the last call, one line each."""
@@ -180,12 +169,7 @@ class AgentProgram:
 
 
 class StateStore:
-    """The states of one agent in one run.
-
-    Args:
-        folder: the agent's own.
-        run: the run's name, which comes from the server and is checked before it becomes the name of a folder.
-    """
+    """The states of one agent in one run, in a folder named `run` within the agent's own. The name comes from the server."""
 
     def __init__(self, folder: Path, run: str) -> None:
         if not RUN_NAME.fullmatch(run):
@@ -197,12 +181,9 @@ class StateStore:
 
     def load(self, number: int, template: Any) -> Any:
         """State `number`, shaped like `template`; None if it is gone or damaged."""
-        path = self._path(number)
-        if not path.exists():
-            return None
         try:
-            return named_arrays.unflatten(template, checkpoint.read(path)[0])
-        except UserError:
+            return named_arrays.unflatten(template, checkpoint.read(self._path(number))[0])
+        except (UserError, OSError):
             return None
 
     def save(self, number: int, state: Any, keep: set[int]) -> None:
@@ -220,11 +201,7 @@ class StateStore:
 
 
 class Ledger:
-    """The privacy loss of all noisy messages of an agent, over all runs: Gaussian mechanisms compose by adding mu^2.
-
-    Args:
-        folder: the agent's own.
-    """
+    """The privacy loss of all noisy messages of an agent, over all runs: Gaussian mechanisms compose by adding mu^2."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "ledger.json"

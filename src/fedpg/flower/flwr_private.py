@@ -16,10 +16,8 @@ What each private name is needed for:
     SubStatus, ErrorCode                                  how a task ended
 
 What else depends on the version, without an import: the names of the Fleet API's calls and of the key's header (`proxy.py`), the codes
-of a refusal (`supernode.py`), and command lines and their output (`superlink.py`, `supernode.py`).
+of a refusal and command lines and their output (`processes.py`).
 """
-
-from __future__ import annotations
 
 import contextlib
 import threading
@@ -83,7 +81,7 @@ class TaskRunner:
         while not self._stopped.wait(POLL):
             try:
                 found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-            except Exception:  # the SuperNode is starting or ending, which `supernode.py` watches
+            except Exception:  # the SuperNode is starting or ending, which `processes.py` watches
                 continue
             if found.HasField("task") and found.token:
                 if current:

@@ -5,8 +5,6 @@ its private key `agent-I`; the server has the public half `agent-I.pub`. All key
 in the format of OpenSSH, which Flower reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import ipaddress

@@ -4,8 +4,6 @@ A node that appears gets a `hello`; when it answers which agent it is, that agen
 new `hello` and is absent until it answers: a round waits for it once, not every time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

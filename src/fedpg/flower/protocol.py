@@ -13,8 +13,6 @@ An agent's state never travels. The server holds only its number, which says aft
 decides whether an exchange counts: one whose message came too late, was refused or was lost starts again from the state before it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -171,14 +169,9 @@ def _array(about: dict[str, Any]) -> np.ndarray:
 def read_arrays(template: Any, arrays: dict[str, np.ndarray], max_norm: float = math.inf, bounded: str = "") -> Any:
     """`arrays` as a tree like `template`: the only place where names, types, shapes and values of received arrays are checked.
 
-    Args:
-        template: a tree of arrays or shapes.
-        arrays: by path.
-        max_norm: the largest Euclidean norm of the arrays whose names begin with `bounded`.
-        bounded: see `max_norm`.
-
     Raises:
-        Refused: if a name, type or shape differs, a number is not finite, or the norm is too large.
+        Refused: if a name, type or shape differs, a number is not finite, or the arrays whose names begin with `bounded` have
+            a Euclidean norm above `max_norm`.
     """
     try:
         tree = named_arrays.unflatten(template, arrays)
@@ -199,13 +192,7 @@ def read_arrays(template: Any, arrays: dict[str, np.ndarray], max_norm: float = 
 def read_answer(data: bytes, agent: int, task: Task, template: Any, max_norm: float, note: Callable[[int, str], None]) -> Any:
     """What `agent` answered to `task`, as a tree like `template`; None if the agent withholds it, and may.
 
-    Args:
-        data: the packet.
-        agent: who was asked.
-        task: what was asked.
-        template: the tree of shapes that the answer must have.
-        max_norm: the largest norm of a message. Costs may be as large as they are.
-        note: called with the agent and a line for each event in the answer.
+    `note` is called with the agent and a line for each event in the answer. `max_norm` is for the message: costs may be larger.
 
     Raises:
         Refused: if the answer is not what was asked for.

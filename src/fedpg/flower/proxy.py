@@ -7,8 +7,6 @@ So the SuperLink listens on the loopback interface, and agents connect to this p
 calls of the Fleet API by name. The SuperLink itself still authenticates each agent.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import datetime

@@ -4,8 +4,6 @@ The order of a round, the keys, refusals and checkpoints are those of the simula
 agent's state, this engine holds the number of a state that the agent holds (`fedpg.flower.protocol`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -18,7 +16,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from fedpg import named_arrays, simulate, trees
+from fedpg import named_arrays, trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalUpdate
 from fedpg.algorithms.selection import Selector, selector
@@ -29,7 +27,16 @@ from fedpg.flower.status import ABSENT, StatusWriter
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Problem
 from fedpg.rounds import (
-    HEALTHY, Participants, Scores, SeedState, Stage, clear_counters, deployed_params, initial_state, run_round, stages_of_round, warm_up,
+    HEALTHY,
+    Participants,
+    Scores,
+    SeedState,
+    Stage,
+    deployed_params,
+    initial_state,
+    run_round,
+    stages_of_round,
+    warm_up,
 )  # fmt: skip
 from fedpg.runs.setup import Prepared
 from fedpg.simulate import COMPILER_OPTIONS, PRECISION, Info, State, agents_of_seeds
@@ -163,7 +170,7 @@ class RemoteAgents:
 
 
 class Server:
-    """Runs one algorithm, on one seed, with agents on other machines. An engine like `fedpg.simulate.Simulator`.
+    """Runs one algorithm, on one seed, with agents on other machines: an engine like `fedpg.simulate.Simulator`.
 
     Args:
         prepared: what is learned, and how. Its environments only give shapes, unless the algorithm's server has one of its own.
@@ -180,8 +187,8 @@ class Server:
     def __init__(self, prepared: Prepared, remote: RemoteAgents, withheld: bool = False) -> None:
         self._problem, algorithm_of, self._federation, self._participation = prepared
         self._measured = algorithm = algorithm_of({})
-        self._remote, self._rules, problem = remote, remote.rules, self._problem
-        self._algorithm = algorithm if algorithm.personal else _without_states(problem, algorithm)
+        self._remote, self._rules = remote, remote.rules
+        self._algorithm = algorithm if algorithm.personal else _without_states(self._problem, algorithm)
         self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._started = False
@@ -199,7 +206,8 @@ class Server:
 
     def blank(self, key: jax.Array) -> State:
         """The state before the warm-up, into which a checkpoint can be restored."""
-        agents = simulate.prepared(self._federation, agents_of_seeds(self._federation, key, 1))
+        drawn, prepare = agents_of_seeds(self._federation, key, 1), self._federation.prepare
+        agents = jax.tree.map(np.asarray, prepare(drawn)) if prepare else drawn
         own = trees.take(agents, 0)
         count = trees.leading_axis(own)
         self._select = selector(self._participation, self._problem, self._algorithm, own)
@@ -209,7 +217,8 @@ class Server:
     def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
         """The state after `rounds` more rounds, and their costs; with `accumulate` the costs of earlier calls are added."""
         row, agents = jax.tree.map(lambda x: jnp.asarray(x[0]), state.rows), trees.take(state.agents, 0)
-        row = row if accumulate else clear_counters(row)
+        if not accumulate:
+            row = row._replace(info=base.no_cost(), refused=jnp.zeros_like(row.refused))
         self._wait_after_restart(state)
         for round in range(int(state.round), int(state.round) + rounds):
             one_round = functools.partial(run_round, self._algorithm, self._select, self, agents, state.key, 0, round, row)
@@ -312,7 +321,7 @@ class Server:
         found = _stacked(self._remote.ask(task, params, template, np.asarray(ids).tolist()), template)
         return found.report, found.info
 
-    def compute(self, what: str, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
+    def compute(self, what: str, moment: Moment, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
         """function(*args, **static), compiled the first time."""
         name = (what, function, *static.values())
         if name not in self._programs:

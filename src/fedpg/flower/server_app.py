@@ -1,7 +1,5 @@
 """The server of a federation: from a configuration and a link to the agents to a run folder, and Flower's ServerApp that does it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -19,7 +17,7 @@ from fedpg.flower.server import Link, RemoteAgents, Rules, RunTerms, Server
 from fedpg.flower.status import STATUS_FILE, StatusWriter
 from fedpg.runs import config as configs
 from fedpg.runs.config import Config, to_toml
-from fedpg.runs.folder import RunFolder, write_atomically
+from fedpg.runs.folder import RunFolder, read_lines, write_atomically
 from fedpg.runs.progress import Progress
 from fedpg.runs.setup import BETWEEN_MACHINES, participation_of, prepare, resolve
 from fedpg.runs.training import Run, train
@@ -113,7 +111,7 @@ def main(grid: Any, options_file: str, resume: bool) -> None:
     write_atomically(folder.federation / PROCESS, str(os.getpid()).encode())
     resume = resume and folder.config.exists()
     config = Config(**configs.read(folder.config if resume else Path(options["config"])))
-    status = StatusWriter(folder.federation / STATUS_FILE, resolve(config), folder.rows())
+    status = StatusWriter(folder.federation / STATUS_FILE, resolve(config), read_lines(folder.metrics))
     owner = key_owner(Path(options["keys"])) if options["keys"] else lambda node: None
     make_link: MakeLink = lambda terms, note: FlowerLink(grid, terms, owner, note)  # noqa: E731
     try:

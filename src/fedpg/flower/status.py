@@ -1,7 +1,5 @@
 """The status of a federation: one model, one small JSON file that the server keeps up to date, for terminal and web page to read."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading
@@ -32,12 +30,9 @@ class AgentStatus(msgspec.Struct, forbid_unknown_fields=True):
     """What the server knows of one agent.
 
     Attributes:
-        number: which agent.
         state: whether it is there, and what became of its last task.
         seen: UNIX time of the last sign of life; None if there never was one.
-        accepted: how many of its answers were used.
-        refused: how many of its answers were refused.
-        missed: how many answers did not come, and how many tasks it could not be given.
+        accepted, refused, missed: its answers that were used, that were refused, and that did not come.
         problem: why an answer was last refused or missed.
         seconds: how long its last answer took.
     """
@@ -66,15 +61,13 @@ class Point(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True):
-    """Something that an operator may want to know.
+    """Something that an operator may want to know, and how often it has happened.
 
     Attributes:
         number: grows with every event.
-        when: UNIX time; of the last one, if it happened more than once.
+        when: UNIX time of the last one.
         place: where in the run, such as "round 12".
         agent: which agent it concerns; None for no particular one.
-        what: one line.
-        count: how often it happened.
     """
 
     number: int
@@ -89,20 +82,16 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     """The status of a federation.
 
     Attributes:
-        algorithm: how it learns.
         env: the server's name for the environment; the agents' own may differ.
-        phase: what it is doing.
-        state: the same as a sentence with numbers.
-        round: rounds done.
-        rounds: R; 0 while it is not known.
+        phase, state: what it is doing, in a word and as a sentence with numbers.
+        round, rounds: rounds done, and R.
         agents: all of them, in order.
         curve: evaluations from the first to the last; long runs keep a part of them.
         env_steps, floats_up, floats_down: the costs of the run until the last evaluation.
         epsilon: the privacy loss until then of an agent that missed no round; None without noise.
         events: the last ones, the newest at the end.
         bytes_sent, bytes_received: packets to and from the agents, without what the network adds.
-        began: UNIX time at which the server started.
-        changed: UNIX time of the last change.
+        began, changed: UNIX time of the server's start and of the last change.
     """
 
     algorithm: str = ""

@@ -1,7 +1,5 @@
 """A read-only web page with the status of a federation: it serves status.html and one JSON document, and no other file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import ipaddress

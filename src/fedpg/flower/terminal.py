@@ -1,7 +1,5 @@
 """The status of a federation on the server's terminal: a line for everything that matters, and below them the progress of the round."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +35,7 @@ class StatusView:
         self._progress = rich.live.Live(get_renderable=self._draw, console=console, refresh_per_second=PER_SECOND, transient=True)
         self._thread = threading.Thread(target=self._print, name="status", daemon=True)
 
-    def __enter__(self) -> StatusView:
+    def __enter__(self) -> "StatusView":
         if self._console.is_terminal:
             self._progress.start()
         self._thread.start()

@@ -1,7 +1,5 @@
 """A small web server in a thread of this process: what the proxy and the status page run on."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading
