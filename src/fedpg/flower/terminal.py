@@ -53,7 +53,8 @@ class StatusView:
         last = False
         while not last:
             last = self._stop.wait(1 / PER_SECOND)
-            for line in self._lines.new(read_status(self._path) or Status()):
+            status = read_status(self._path)
+            for line in self._lines.new(status) if status else ():
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
