@@ -206,7 +206,16 @@ def test_whatever_is_in_the_file_reading_does_not_fail(path):
         path.write_bytes(whole[:length])
         assert read_status(path) is None
     good = json.loads(whole)
-    wrong = [{"round": "1"}, {"round": True}, {"changed": "now"}, {"agents": {}}, {"agents": [1]}, {"curve": [[]]}, {"more": 1}, {"state": None}]
+    wrong = [
+        {"round": "1"},
+        {"round": True},
+        {"changed": "now"},
+        {"agents": {}},
+        {"agents": [1]},
+        {"curve": [[]]},
+        {"more": 1},
+        {"state": None},
+    ]
     wrong += [{"phase": "<b>"}, {"agents": [{**good["agents"][0], "seen": float("nan")}]}]
     wrong += [{"agents": [{**good["agents"][0], "state": "<b>"}]}, {"events": [{**good["events"][0], "agent": "<b>"}]}]
     for change in wrong:

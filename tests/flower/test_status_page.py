@@ -77,7 +77,9 @@ def test_the_policy_allows_this_page_and_nothing_else(page):
     for kind in ("script", "style"):
         (text,) = re.findall(rf"<{kind}[^>]*>(.*?)</{kind}>", body, re.DOTALL)
         assert policy[f"{kind}-src"] == f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-    assert re.findall(r"https?://\S+|url\(|@import", body) == ['http://www.w3.org/2000/svg",'], "the name of SVG, which nothing is loaded from"
+    assert re.findall(r"https?://\S+|url\(|@import", body) == ['http://www.w3.org/2000/svg",'], (
+        "the name of SVG, which nothing is loaded from"
+    )
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["Cache-Control"] == "no-store"
@@ -87,7 +89,9 @@ def test_the_policy_allows_this_page_and_nothing_else(page):
 def test_the_script_makes_text_of_everything_and_sets_no_style():
     """What a browser makes of hostile texts is tested below, where there is one; this holds everywhere."""
     (script,) = re.findall(r"<script>(.*?)</script>", status_page.PAGE, re.DOTALL)
-    assert not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|\bon[a-z]+\s*=|\.style\b|href|src\b", script)
+    assert not re.findall(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|\bon[a-z]+\s*=|\.style\b|href|src\b", script
+    )
     assert not re.findall(r"\sstyle=|\son[a-z]+=", status_page.PAGE)
     tags = set(re.findall(r'make\("(\w+)"', script))
     assert tags <= {"p", "div", "dt", "dd", "small", "path", "svg", "span", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "time"}

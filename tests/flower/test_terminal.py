@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from fedpg.flower.status import Event, Status, StatusWriter, read_status
-from fedpg.flower.terminal import MAX_EVENTS, StatusLines, StatusView, progress
+from fedpg.flower.terminal import MAX_EVENTS, StatusLines, StatusView
 from fedpg.runs.config import Config
 
 CONFIG = Config(env="cartpole", algorithm="pavg", agents=3, rounds=10)
@@ -106,12 +106,6 @@ def test_lines_are_printed_while_it_runs(path, terminal):
     if not terminal:
         assert text.splitlines()[0] == "here: agents 0, 1 (2 of 3 are there)"
         assert text.splitlines()[-1] == "finished: all 10 rounds are done"
-
-
-def test_progress_before_anything_is_known():
-    where = console()
-    where.print(progress(Status()))
-    assert where.file.getvalue().split()[-1] == "starting"
 
 
 def test_an_error_passes_through(path):

@@ -33,7 +33,7 @@ from fedpg.algorithms.wrappers.privacy import with_secret
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.own import per_agent
 from fedpg.errors import UserError, one_line, require
-from fedpg.flower.protocol import FIRST_STATE, MAX_EVENTS, Answer, Grade, Refused, Report, Task, Update, pack, read_arrays, unpack
+from fedpg.flower.protocol import FIRST_STATE, MAX_EVENTS, Answer, Grade, Refused, Task, Update, pack, read_arrays, unpack
 from fedpg.gradients import dishonest
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Usage
@@ -46,7 +46,6 @@ from fedpg.runs.setup import Prepared, prepare, resolve
 from fedpg.simulate import COMPILER_OPTIONS, PRECISION, agents_of_seeds
 from fedpg.theory.privacy import epsilon, separation
 
-SECRET_BYTES = 32
 RUNS_KEPT = 3
 """Runs whose states are kept."""
 RUN_NAME = re.compile(r"[0-9a-z-]{1,64}")
@@ -145,12 +144,12 @@ class AgentProgram:
         costs = base.no_cost() if self.withheld else LocalInfo(Usage(*info.usage[:3]), jax.tree.map(np.nan_to_num, info.weights))
         return Update(message, costs), state
 
-    def report(self, task: Task, params: Any) -> Report:
+    def report(self, task: Task, params: Any) -> Update:
         """What it reports on `params` as a candidate for the round."""
         if self._report is None:
             raise Refused("this agent does not report")
         found, info = self._report(self._key_of(Stage(Purpose.REPORT), task), params, self._environment)
-        return Report(found, LocalInfo(Usage(*info.usage[:3]), info.weights))
+        return Update(found, LocalInfo(Usage(*info.usage[:3]), info.weights))
 
     def evaluate(self, task: Task, shared: Any, state: Any) -> Grade:
         """The return and objective, in its own environment, of what it would deploy."""
@@ -303,7 +302,7 @@ class Agent:
             ledger.write(total)
             self._tell(f"with this message epsilon is {spent:.3g} at delta {min(delta, MAX_DELTA):g}")
             # A new secret for every answer: a server that asks twice from one state must not get the same noise twice.
-            state = with_secret(state, os.urandom(SECRET_BYTES))
+            state = with_secret(state, os.urandom(32))
         sent, state = program.update(task, shared, state)
         # A message that is not finite would be refused; the server hears why there is none instead.
         read_arrays(sent, named_arrays.flatten(sent))

@@ -28,7 +28,6 @@ class FlowerLink:
 
     Args:
         grid: what Flower gives to a ServerApp.
-        terms: what all tasks of the run have in common.
         owner: node -> the agent whose key it has; None if there are no keys.
         note: called with one line for each node that is refused.
     """

@@ -94,14 +94,9 @@ class Child:
         with log.open("ab") as file:
             self._log_start = file.tell()
             # In a session of its own: Ctrl-C reaches this process only, which then ends the child in good order.
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(END_WITH_PARENT), *words],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env=environment(home),
-                start_new_session=True,
-            )
+            streams = {"stdout": file, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+            command = [sys.executable, "-I", "-S", str(END_WITH_PARENT), *words]
+            self._process = subprocess.Popen(command, **streams, env=environment(home), start_new_session=True)
 
     def code(self) -> int | None:
         """Its exit code; None while it runs."""
@@ -114,15 +109,12 @@ class Child:
             return file.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Ends it and everything that it has started."""
+        """Ends it, and kills the rest of its process group."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_SECONDS)
-        # Its own children may outlive it for a moment: the whole group is killed.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def is_running(process: int) -> bool:

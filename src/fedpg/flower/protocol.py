@@ -45,11 +45,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The header of a packet to an agent.
 
     Attributes:
-        kind: what is asked for.
         run: the name of the run; agents keep the states of different runs apart.
         config: the server's configuration as TOML; the agent keeps its own environment.
         serial: the number of this task, which the answer must repeat.
-        round: r.
         purpose: what the agent's random key is for, see `fedpg.keys.Purpose`.
         number: which of the exchanges of that purpose.
         from_state: the number of the state to start from.
@@ -75,9 +73,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The header of a packet to the server.
 
     Attributes:
-        serial: the number of the task that it answers.
-        run: the name of the run.
-        agent: the number of the agent.
+        serial, run: those of the task that it answers.
         error: why there are no arrays; empty if there are.
         withheld: whether the agent keeps a report or an evaluation to itself.
         fresh: whether the state to start from was gone, so that the agent started from its first one.
@@ -94,16 +90,9 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Update(NamedTuple):
-    """The arrays of a participant's answer: the algorithm's message, and what it cost."""
+    """The arrays of the answer to an update or a report: the algorithm's message, or the report, and what it cost."""
 
     message: Any
-    info: Any
-
-
-class Report(NamedTuple):
-    """The arrays of a candidate's answer: `report`, () or (S, A), and what it cost."""
-
-    report: Any
     info: Any
 
 

@@ -51,11 +51,7 @@ class Proxy:
         superlink_port: the SuperLink's port on 127.0.0.1.
         keys: the folder with ca.crt, server.pem and server.key; None: no encryption, on either side.
         known_keys: the agents' public keys as PEM; empty: every call may be long.
-        log: the file that gets a line for each refused call.
-
-    Attributes:
-        port: where it listens.
-        refused: how many calls were refused.
+        log: the file that gets a line for each refused call; `refused` is their number.
     """
 
     def __init__(

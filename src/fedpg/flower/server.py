@@ -16,28 +16,17 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from fedpg import named_arrays, trees
+from fedpg import named_arrays, rounds, trees
 from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalUpdate
 from fedpg.algorithms.selection import Selector, selector
 from fedpg.communication import Communication, measure
 from fedpg.errors import one_line
-from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Report, Task, Update, pack, read_answer
+from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Task, Update, pack, read_answer
 from fedpg.flower.status import ABSENT, StatusWriter
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Problem
-from fedpg.rounds import (
-    HEALTHY,
-    Participants,
-    Scores,
-    SeedState,
-    Stage,
-    deployed_params,
-    initial_state,
-    run_round,
-    stages_of_round,
-    warm_up,
-)  # fmt: skip
+from fedpg.rounds import HEALTHY, Participants, Scores, SeedState, Stage, deployed_params, run_round, stages_of_round
 from fedpg.runs.setup import Prepared
 from fedpg.simulate import COMPILER_OPTIONS, PRECISION, Info, State, agents_of_seeds
 
@@ -137,7 +126,7 @@ class RemoteAgents:
         if self._status:
             self._status.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
         heard, began = dict.fromkeys(ids, Heard(False, None)), time.monotonic()
-        for agent in heard.keys() - packets.keys():
+        for agent in sorted(heard.keys() - packets.keys()):
             self.note(agent, ABSENT)
         for agent, answer in self.link.ask(packets, self.rules.deadline) if packets else ():
             heard[agent] = self._read(agent, tasks[agent], answer, template, time.monotonic() - began)
@@ -159,9 +148,6 @@ class RemoteAgents:
     def note(self, agent: int | None, what: str) -> None:
         """Records an event; `agent` is None where it concerns no particular one."""
         self._events.append({"round": self._round, "during": self._during, "seed": 0, "agent": agent, "what": one_line(what)})
-
-    def collect(self, round: int, during: str) -> None:
-        """Does nothing: events come with the answers."""
 
     def take(self) -> list[dict[str, Any]]:
         """The events since the last call."""
@@ -199,7 +185,7 @@ class Server:
         row, agents, self._started = trees.take(state.rows, 0), trees.take(state.agents, 0), True
         self._remote.wait_for(self._rules.start_with or trees.leading_axis(agents), 0, "warm-up")
         for number in range(len(self._algorithm.warmup)):
-            row = self._repeat(row, 0, "warm-up", lambda n=number, r=row: warm_up(self._algorithm, n, self, agents, key, 0, r))
+            row = self._repeat(row, 0, "warm-up", lambda n=number, r=row: rounds.warm_up(self._algorithm, n, self, agents, key, 0, r))
             if int(row.failed) != HEALTHY:
                 break
         return state._replace(rows=_with_axis(row))
@@ -211,7 +197,7 @@ class Server:
         own = trees.take(agents, 0)
         count = trees.leading_axis(own)
         self._select = selector(self._participation, self._problem, self._algorithm, own)
-        row = initial_state(self._problem, self._algorithm, key, 0, count)._replace(agents=jnp.full(count, FIRST_STATE))
+        row = rounds.initial_state(self._problem, self._algorithm, key, 0, count)._replace(agents=jnp.full(count, FIRST_STATE))
         return State(key, np.asarray(0), _with_axis(row), agents)
 
     def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
@@ -301,9 +287,12 @@ class Server:
         Agents that dropped out of the round are not asked; no agent is if the round must be repeated.
         """
         template = Update(stage.exchange(self._algorithm).predicted(shared), base.no_cost())
-        ids, numbers, to_state = np.asarray(who.numbers()), np.asarray(states), self._state_number(stage, int(moment.round))
+        ids, numbers, round = np.asarray(who.numbers()), np.asarray(states), int(moment.round)
         asked = ~self._out[ids] & (self._usable >= self._rules.quorum)
-        task = Task("update", "", "", round=int(moment.round), purpose=stage.purpose, number=stage.number, to_state=to_state)
+        # The numbers of states grow through a run.
+        after_warmup = len(self._algorithm.warmup) + round * len(self._stages)
+        to_state = stage.number if stage.purpose is Purpose.WARMUP else after_warmup + self._stages.index(stage)
+        task = Task("update", "", "", round=round, purpose=stage.purpose, number=stage.number, to_state=to_state)
         found = iter(self._remote.ask(task, shared, template, ids[asked].tolist(), numbers[asked], self._keep[ids[asked]]))
         heard = [next(found) if one else Heard(False, None) for one in asked]
         answered, usable = np.array([one.answered for one in heard]), np.array([one.tree is not None for one in heard])
@@ -316,10 +305,10 @@ class Server:
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
         """Asks the candidates for their reports; one that does not answer is preferred least."""
         one, _ = jax.eval_shape(select.report, jax.random.key(0), params, trees.take(members, 0))
-        template = Report(one, base.no_cost())
+        template = Update(one, base.no_cost())
         task = Task("report", "", "", round=int(moment.round), purpose=Purpose.REPORT)
         found = _stacked(self._remote.ask(task, params, template, np.asarray(ids).tolist()), template)
-        return found.report, found.info
+        return found.message, found.info
 
     def compute(self, what: str, moment: Moment, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
         """function(*args, **static), compiled the first time."""
@@ -328,12 +317,6 @@ class Server:
             options = COMPILER_OPTIONS.get(jax.default_backend())
             self._programs[name] = jax.jit(functools.partial(function, **static), compiler_options=options)
         return self._programs[name](*args)
-
-    def _state_number(self, stage: Stage, round: int) -> int:
-        """The number of the states that an exchange leads to; it grows through a run."""
-        if stage.purpose is Purpose.WARMUP:
-            return stage.number
-        return len(self._algorithm.warmup) + round * len(self._stages) + self._stages.index(stage)
 
 
 def _with_axis(tree: Any) -> Any:

@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import secrets
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -116,12 +115,8 @@ def main(grid: Any, options_file: str, resume: bool) -> None:
     make_link: MakeLink = lambda terms, note: FlowerLink(grid, terms, owner, note)  # noqa: E731
     try:
         train_remotely(config, folder.path, make_link, rules=Rules(**options["rules"]), resume=resume, status=status)
-    except UserError as error:
-        status.failed(str(error))
-        print(f"fedpg: {error}", file=sys.stderr)
-        raise
     except BaseException as error:
-        status.failed(f"{type(error).__name__}: {error}")
+        status.failed(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
         traceback.print_exc()
         raise
     status.finished()

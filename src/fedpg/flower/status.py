@@ -135,10 +135,7 @@ class StatusWriter(Progress):
 
     A file that cannot be written stops nothing. Counts continue from an earlier process of the same run.
 
-    Args:
-        path: the file.
-        config: what is run.
-        rows: what metrics.jsonl holds already, for the curve of a resumed run.
+    `rows` are the lines that metrics.jsonl holds already, for the curve of a resumed run.
     """
 
     def __init__(self, path: Path, config: Config, rows: Sequence[dict[str, Any]] = ()) -> None:

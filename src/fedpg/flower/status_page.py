@@ -44,10 +44,7 @@ class StatusPage:
 
     Args:
         path: the file; need not exist yet.
-        host, port: where to listen; port 0 takes a free one.
-
-    Attributes:
-        address: HOST:PORT, where it is.
+        host, port: where to listen; port 0 takes a free one. `address` is HOST:PORT.
     """
 
     def __init__(self, path: Path, host: str = "127.0.0.1", port: int = 0) -> None:

@@ -47,7 +47,9 @@ class StatusView:
         self._progress.stop()
 
     def _draw(self) -> RenderableType:
-        return progress(read_status(self._path) or Status())
+        status, row = read_status(self._path) or Status(), Table.grid(padding=(0, 1))
+        row.add_row(ProgressBar(status.rounds or 1, status.round, width=20), Text(status.state, COLOURS.get(status.phase, "cyan")))
+        return row
 
     def _print(self) -> None:
         last = False
@@ -56,13 +58,6 @@ class StatusView:
             status = read_status(self._path)
             for line in self._lines.new(status) if status else ():
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def progress(status: Status) -> RenderableType:
-    """A bar with the rounds done, and the state as a sentence."""
-    row = Table.grid(padding=(0, 1))
-    row.add_row(ProgressBar(status.rounds or 1, status.round, width=20), Text(status.state, COLOURS.get(status.phase, "cyan")))
-    return row
 
 
 class StatusLines:

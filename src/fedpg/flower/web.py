@@ -35,10 +35,6 @@ class WebServer:
         flag: the option with which the user chooses the address, for error messages.
         tls: the files of a certificate and its key; None: no encryption.
         max_connections: connections at the same time; None for no limit.
-
-    Attributes:
-        address: HOST:PORT, where it listens.
-        port: the same port.
     """
 
     def __init__(
