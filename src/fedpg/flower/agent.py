@@ -112,13 +112,13 @@ class AgentProgram:
     """
 
     def __init__(self, config: Config, settings: AgentSettings, prepare: Callable[[Config], Prepared] = prepare) -> None:
-        self.config, self._agent, self._attack = config, settings.agent, settings.attack
+        self.config, self._id, self._attack = config, np.array([settings.agent]), settings.attack
         self.withheld = settings.withhold or config.noise > 0
         single, index = _alone(config, settings.agent)
         problem, algorithm_of, federation, participation = prepare(single)
         algorithm, environment = algorithm_of({}), federation.environment
-        self._host = environment.host if isinstance(environment, HostEnvironment) else None
-        device = jax.devices("cpu")[0] if self._host else jax.devices()[0]
+        self.host = environment.host if isinstance(environment, HostEnvironment) else None
+        device = jax.devices("cpu")[0] if self.host else jax.devices()[0]
         self._key = jax.random.key(config.seed)
         drawn = agents_of_seeds(federation, self._key, 1)
         own = (federation.prepare or (lambda agents: agents))(jax.tree.map(lambda x: x[:, index : index + 1], drawn))
@@ -137,7 +137,8 @@ class AgentProgram:
         stage = next((stage for stage in self._updates if stage == (task.purpose, task.number)), None)
         if stage is None:
             raise Refused("an exchange that this algorithm does not have")
-        message, state, info = self._updates[stage](self._key_of(stage, task), shared, state, self._environment)
+        key = stage.keys(Moment(self._key, 0, task.round), self._id)[0]
+        message, state, info = self._updates[stage](key, shared, state, self._environment)
         if self._attack in ON_MESSAGES:
             message = _falsified(message, self._attack)
         # Squares of importance weights may overflow: no reason to do without the message.
@@ -148,55 +149,37 @@ class AgentProgram:
         """What it reports on `params` as a candidate for the round."""
         if self._report is None:
             raise Refused("this agent does not report")
-        found, info = self._report(self._key_of(Stage(Purpose.REPORT), task), params, self._environment)
+        key = Moment(self._key, 0, task.round).agent_keys(self._id, Purpose.REPORT)[0]
+        found, info = self._report(key, params, self._environment)
         return Update(found, LocalInfo(Usage(*info.usage[:3]), info.weights))
 
     def evaluate(self, task: Task, shared: Any, state: Any) -> Grade:
         """The return and objective, in its own environment, of what it would deploy."""
-        found = self._evaluate(self._key_of(Stage(Purpose.EVALUATE), task), shared, state, self._environment)
+        key = Moment(self._key, 0, task.round).agent_keys(self._id, Purpose.EVALUATE)[0]
+        found = self._evaluate(key, shared, state, self._environment)
         return Grade(found.total_return, found.objective)
 
-    def _key_of(self, stage: Stage, task: Task) -> jax.Array:
-        return stage.keys(Moment(self._key, 0, task.round), np.array([self._agent]))[0]
 
-    def take_events(self) -> list[str]:
-        """What went wrong in the environment since the last call, one line each."""
-        if self._host is None:
-            return []
-        found, self._host.events[:] = list(self._host.events), []
-        return [event.what for event in found]
+def load_state(folder: Path, number: int, template: Any) -> Any:
+    """The agent's state `number` of a run, shaped like `template`; None if it is gone or damaged."""
+    try:
+        return named_arrays.unflatten(template, checkpoint.read(folder / f"{number}.safetensors")[0])
+    except (UserError, OSError):
+        return None
 
 
-class StateStore:
-    """The states of one agent in one run, in a folder named `run` within the agent's own. The name comes from the server."""
+def save_state(folder: Path, number: int, state: Any, keep: set[int]) -> None:
+    """Writes the agent's state `number` of a run, all of it or nothing, and deletes older states and older runs.
 
-    def __init__(self, folder: Path, run: str) -> None:
-        if not RUN_NAME.fullmatch(run):
-            raise Refused("invalid run name")
-        self._folder = folder / run
-        runs = sorted((path for path in folder.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
-        for old in [path for path in runs if path.name != run][: -(RUNS_KEPT - 1)]:
-            shutil.rmtree(old, ignore_errors=True)
-
-    def load(self, number: int, template: Any) -> Any:
-        """State `number`, shaped like `template`; None if it is gone or damaged."""
-        try:
-            return named_arrays.unflatten(template, checkpoint.read(self._path(number))[0])
-        except (UserError, OSError):
-            return None
-
-    def save(self, number: int, state: Any, keep: set[int]) -> None:
-        """Writes state `number`, all of it or nothing, and deletes older ones that are not in `keep`.
-
-        Newer ones stay: a task that is performed late must not undo what came after it.
-        """
-        checkpoint.write(self._path(number), named_arrays.flatten(state), {"number": number})
-        for path in self._folder.glob("*.safetensors"):
-            if path.stem.isdigit() and int(path.stem) < number and int(path.stem) not in keep:
-                path.unlink(missing_ok=True)
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number}.safetensors"
+    States in `keep` stay, and newer ones: a task that is performed late must not undo what came after it.
+    """
+    checkpoint.write(folder / f"{number}.safetensors", named_arrays.flatten(state), {"number": number})
+    for path in folder.glob("*.safetensors"):
+        if path.stem.isdigit() and int(path.stem) < number and int(path.stem) not in keep:
+            path.unlink(missing_ok=True)
+    others = [path for path in folder.parent.glob("*") if path.is_dir() and path != folder]
+    for old in sorted(others, key=lambda path: path.stat().st_mtime)[: -(RUNS_KEPT - 1)]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 class Ledger:
@@ -269,6 +252,8 @@ class Agent:
 
     def _perform(self, task: Task, arrays: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """Fields of the answer's header, and the tree that is sent."""
+        if not RUN_NAME.fullmatch(task.run):  # it becomes the name of a folder
+            raise Refused("invalid run name")
         if self._program is None or self._config != task.config:
             config = self._settings.configuration(Config(**configs.parse(task.config, "the server's configuration")))
             self._config, self._program = task.config, self._make_program(config, self._settings)
@@ -280,15 +265,15 @@ class Agent:
         if task.kind == "report":
             sent = program.report(task, read_arrays(program.first_params, arrays))
             return {"events": self._take_events()}, sent
-        shared, store = read_arrays(program.first_shared, arrays), StateStore(self._folder, task.run)
-        found = program.first_state if task.from_state == FIRST_STATE else store.load(task.from_state, program.first_state)
+        shared, folder = read_arrays(program.first_shared, arrays), self._folder / task.run
+        found = program.first_state if task.from_state == FIRST_STATE else load_state(folder, task.from_state, program.first_state)
         state = program.first_state if found is None else found
         if task.kind == "evaluate":
             sent = program.evaluate(task, shared, state)
             self._tell(f"after {task.round} rounds: return {float(sent.total_return):.2f} here")
         else:
             sent, state = self._update(program, task, shared, state)
-            store.save(task.to_state, state, keep={task.from_state, task.keep_state})
+            save_state(folder, task.to_state, state, keep={task.from_state, task.keep_state})
         return {"events": self._take_events(), "fresh": found is None}, sent
 
     def _update(self, program: AgentProgram, task: Task, shared: Any, state: Any) -> tuple[Update, Any]:
@@ -312,9 +297,10 @@ class Agent:
 
     def _take_events(self) -> tuple[str, ...]:
         """What the server hears of the events; people at the agent get all of it."""
-        if self._program is None:
+        if self._program is None or self._program.host is None:
             return ()
-        events = self._program.take_events()
+        events = [event.what for event in self._program.host.events]
+        self._program.host.events.clear()
         for event in events:
             self._tell(f"in the environment: {event}")
         return () if self._program.withheld else tuple(without_numbers(event) for event in events[:MAX_EVENTS])

@@ -37,6 +37,9 @@ RECORD, PACKET = "fedpg", "packet"
 FIRST_STATE = -1
 """The number of the state that an agent begins a run with."""
 
+NUMPY_TYPES = {"BOOL": "bool"} | {f"{kind.upper()}{8 * size}": f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
+"""The types of safetensors that a packet may have."""
+
 Number = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
 Header = TypeVar("Header", bound=msgspec.Struct)
 
@@ -140,19 +143,15 @@ def unpack(data: bytes, kind: type[Header], max_bytes: int = 1 << 30) -> tuple[H
         raise Refused("a packet cut short")
     try:
         header = msgspec.json.decode(data[HEADER_START:end], type=kind)
-        arrays = {name: _array(about) for name, about in safetensors.deserialize(data[end:])}
+        arrays = {
+            name: np.frombuffer(about["data"], NUMPY_TYPES[about["dtype"]]).reshape(about["shape"])
+            for name, about in safetensors.deserialize(data[end:])
+        }
     except msgspec.ValidationError as error:
         raise Refused(f"a header that this version of fedpg does not know: {error}") from None
     except (ValueError, RecursionError, safetensors.SafetensorError, KeyError, TypeError, OverflowError) as error:
         raise Refused(f"a damaged packet ({type(error).__name__})") from None
     return header, arrays
-
-
-def _array(about: dict[str, Any]) -> np.ndarray:
-    kinds = {"F": "f", "I": "i", "U": "u"}
-    name = about["dtype"]
-    dtype = np.dtype(bool) if name == "BOOL" else np.dtype(f"{kinds[name[0]]}{int(name[1:]) // 8}")
-    return np.frombuffer(about["data"], dtype).reshape(about["shape"])
 
 
 def read_arrays(template: Any, arrays: dict[str, np.ndarray], max_norm: float = math.inf, bounded: str = "") -> Any:
