@@ -1,4 +1,4 @@
-"""An environment of one's own: water tanks that leak at different rates, kept at one level by one common policy.
+"""An environment of your own in JAX: water tanks that leak at different rates, kept at one level by one common policy.
 
 Run it: python examples/own_environment.py
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg import Environment, Simulator, fedhapg_m, policies, policy_gradient
+from fedpg import Environment, fedhapg_m, policies, policy_gradient, simulator
 from fedpg.envs import Box, Step
 
 
@@ -37,12 +37,12 @@ tanks = Tank(leak=jnp.array([-0.05, 0.0, 0.2]), pump=jnp.array([0.3, 0.6, 1.0]))
 policy = policies.gaussian(environment, hidden=(8,))
 problem = policy_gradient(environment, policy, horizon=20, discount=0.95, batch_size=16, baseline="linear")
 algorithm = fedhapg_m(problem, beta=0.3, local_lr=2e-3, local_steps=5)
-simulator = Simulator(problem, algorithm, lambda key: tanks, seeds=3)
+sim = simulator(problem, algorithm, tanks, seeds=3)
 
-simulator.start()
-before = simulator.evaluate(0).total_return.mean(0)
-simulator.advance(first=0, count=60)
-after = simulator.evaluate(60).total_return.mean(0)
+state = sim.init(jax.random.key(0))
+before = sim.evaluate(state).returns.mean(0)
+state, info = sim.run(state, rounds=60)
+after = sim.evaluate(state).returns.mean(0)
 for i, (start, end) in enumerate(zip(before, after, strict=True)):
     print(f"tank {i}: return {start:.2f} before, {end:.2f} after")
 assert (after > before).all(), "the common policy should be better for every tank"

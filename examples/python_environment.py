@@ -1,4 +1,4 @@
-"""An environment in plain Python: a room kept at 20 degrees through a winter day. Each agent's room is insulated differently.
+"""An environment of your own in plain Python: rooms that are insulated differently, kept at 20 degrees through a winter day.
 
 Look at it: python examples/python_environment.py
 Learn it:   fedpg train --config examples/thermostat.toml

@@ -22,7 +22,7 @@ from fedpg.problem import policy_gradient
 from helpers import enumeration
 from helpers.compare import assert_trees_close, largest_difference, normal_like
 from helpers.enumeration import DISCOUNT, HORIZON, softmax_table
-from helpers.worlds import CLOCK, clock
+from helpers.environments import CLOCK, clock
 
 TINY = environment("tiny", 2, 2)
 POLICY = softmax(TINY)

@@ -1,6 +1,4 @@
-"""Means and variances of what was seen, as numbers that merge: what an agent may send instead of observations."""
-
-from __future__ import annotations
+"""Means and variances of observations, in a form that merges: an agent can send them instead of observations."""
 
 from typing import NamedTuple
 
@@ -9,10 +7,12 @@ import jax.numpy as jnp
 
 
 class Moments(NamedTuple):
-    """Attributes:
-    count: observations, ().
-    mean: of each entry, (D,).
-    squares: sum of squared distances from the mean, (D,).
+    """The moments of a set of observations.
+
+    Attributes:
+        count: number of observations, ().
+        mean: of each entry, (D,).
+        squares: sum of squared distances from the mean, (D,).
     """
 
     count: jax.Array
@@ -32,7 +32,7 @@ def observed(values: jax.Array, mask: jax.Array) -> Moments:
 
 
 def merge(parts: Moments) -> Moments:
-    """The moments of everything behind `parts`, which have a leading axis (Chan, Golub and LeVeque, 1983).
+    """The moments of the union of several sets; `parts` has a leading axis (Chan, Golub and LeVeque, 1983).
 
     >>> one, two = Moments(1.0, jnp.array([1.0]), jnp.zeros(1)), Moments(1.0, jnp.array([3.0]), jnp.zeros(1))
     >>> merge(jax.tree.map(lambda *x: jnp.stack(jnp.asarray(x)), one, two)).squares
@@ -46,5 +46,5 @@ def merge(parts: Moments) -> Moments:
 
 
 def variance(moments: Moments) -> jax.Array:
-    """Of each entry, (D,)."""
+    """The variance of each entry, (D,)."""
     return moments.squares / jnp.maximum(moments.count, 1.0)

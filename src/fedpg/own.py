@@ -1,7 +1,5 @@
 """Functions of the user's own, named as `module:function` or `path/to/file.py:function`: environments, policies, algorithms."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys
@@ -41,7 +39,7 @@ def load(name: str, what: str) -> Callable[..., Any]:
     return function
 
 
-def call(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """function(*args, **kwargs); an exception becomes a `UserError` with the file and line in the user's code."""
     try:
         return function(*args, **kwargs)
@@ -79,7 +77,8 @@ def _search(folder: Path) -> None:
 
 
 def _with_line(error: Exception) -> str:
-    """The exception, and the file and line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = next((frame for frame in reversed(frames) if "importlib" not in frame.filename), frames[-1])
-    return one_line(error) + (f" ({Path(last.filename).name}, line {last.lineno})" if last.filename != __file__ else "")
+    """The exception, and the last line of the user's code before it."""
+    library = str(Path(__file__).parent)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(library) and "importlib" not in f.filename]
+    mine = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    return one_line(error) + (f" ({Path(mine[-1].filename).name}, line {mine[-1].lineno})" if mine else "")

@@ -1,6 +1,4 @@
-"""Random choices from numbers drawn beforehand, and looking up what was chosen."""
-
-from __future__ import annotations
+"""Random choices from uniform numbers that were drawn beforehand, and differentiable lookup."""
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +16,14 @@ def pick(uniform: jax.Array, probabilities: jax.Array) -> jax.Array:
     [0, 0, 2, 2]
     """
     cumulative = jnp.cumsum(probabilities)
-    index = jnp.sum(cumulative <= uniform * cumulative[-1])  # rounding may leave the last one short of 1
+    index = jnp.sum(cumulative <= uniform * cumulative[-1])  # rounding may leave the last one below 1
     return jnp.minimum(index, probabilities.shape[0] - 1).astype(jnp.int32)
 
 
 def look_up(values: jax.Array, index: jax.Array) -> jax.Array:
     """values[index], as a product with a one-hot vector, ().
 
-    The gradient of a product is a product; that of indexing is a scatter, which a GPU adds up in no fixed order, or slowly.
+    The gradient of a product is a product. The gradient of indexing is a scatter, which a GPU adds up slowly or in no fixed order.
 
     >>> look_up(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array(1)).tolist()
     [3.0, 4.0]

@@ -15,7 +15,7 @@ from fedpg.keys import Moment
 from fedpg.problem import exact_policy_gradient, policy_gradient
 from fedpg.simulate import simulator
 from helpers.compare import random_params
-from helpers.worlds import CLOCK, clock
+from helpers.environments import CLOCK, clock
 
 DISCOUNT = 0.9
 KIND = family("random-mdp")

@@ -9,7 +9,7 @@ import pytest
 from fedpg.envs import federate
 from fedpg.envs.tabular import MDP, environment
 from fedpg.errors import UserError
-from helpers.worlds import CLOCK, clock
+from helpers.environments import CLOCK, clock
 
 
 def member(states: int, actions: int) -> tuple:
@@ -19,9 +19,9 @@ def member(states: int, actions: int) -> tuple:
 
 def test_federate_stacks_agents() -> None:
     """Agents made one by one become one federation, in the order given."""
-    world, mdp = member(3, 2)
-    federation = federate([(world, mdp), (world, mdp._replace(reward=mdp.reward + 1)), member(3, 2)])
-    assert federation.environment is world
+    common, mdp = member(3, 2)
+    federation = federate([(common, mdp), (common, mdp._replace(reward=mdp.reward + 1)), member(3, 2)])
+    assert federation.environment is common
     np.testing.assert_array_equal(federation.agents.reward[:, 0, 0], [3, 4, 3])
     assert federation.agents.transition.shape == (3, 3, 2, 3)
 

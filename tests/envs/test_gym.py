@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedpg.envs import Box, Discrete
-from fedpg.envs.host import Member
 from fedpg.envs.gym import federation
+from fedpg.envs.host import Member
 from fedpg.errors import UserError
 from helpers.host_envs import lanes
 
@@ -85,7 +85,7 @@ def test_agents_have_their_own_options_and_every_seed_its_own_index():
     ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_cannot_be_made_is_told_in_one_line(name, options, message):
+def test_what_cannot_be_made_is_reported_in_one_line(name, options, message):
     with pytest.raises(UserError, match=message) as error:
         federation(name, 2, options)
     assert "\n" not in str(error.value)
@@ -97,7 +97,7 @@ def test_without_gymnasium_it_says_how_to_get_it(monkeypatch):
         federation("gym:LunarLander-v3", 2, {})
 
 
-def test_what_an_environment_needs_is_told_as_gymnasium_tells_it(monkeypatch):
+def test_what_an_environment_needs_is_reported_as_by_gymnasium(monkeypatch):
     for module in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "Box2D", None)

@@ -13,7 +13,7 @@ from fedpg.errors import UserError
 from fedpg.gradients import baselines
 from fedpg.gradients.baselines import DECAY
 from fedpg.gradients.rollout import Trajectory
-from helpers.worlds import POINT
+from helpers.environments import POINT
 
 TINY = environment("tiny", 3, 2)
 
@@ -56,12 +56,12 @@ def test_value_is_the_decayed_mean_in_each_state() -> None:
     np.testing.assert_allclose(baseline.predict(state, asked), [(DECAY * 6 + 30) / (DECAY * 2 + 2), 3.0, 0.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("world", ["box", "discrete"])
-def test_linear_recovers_a_linear_function(world: str) -> None:
+@pytest.mark.parametrize("kind", ["box", "discrete"])
+def test_linear_recovers_a_linear_function(kind: str) -> None:
     """Targets linear in [s, s^2, t, t^2, t^3, 1] (one-hot s if discrete) are fitted to a few percent of their spread."""
     batch, horizon = 8, 200
     rng, t = np.random.default_rng(0), np.arange(horizon) / 100.0
-    if world == "box":
+    if kind == "box":
         space, s = POINT, rng.normal(size=(batch, horizon, 3))
         target = s @ [1.0, -2.0, 0.5] + s**2 @ [0.3, 0.0, -1.0] + 2.0 * t - t**3 + 4.0
     else:

@@ -24,7 +24,14 @@ def two_steps(mask: tuple[float, float] = (1.0, 1.0)) -> Trajectory:
 
 UNIFORM = {"logits": jnp.zeros((2, 2))}
 SKEWED = {"logits": jnp.asarray(np.log([[0.75, 0.25], [0.2, 0.8]]))}
-ALONE = jax.jit(lambda params, tau, discount, baseline: gpomdp.gpomdp(POLICY, params, tau, discount, baseline)["logits"])
+
+
+@jax.jit
+def of_one(params, tau, discount, baseline):
+    """g of one trajectory."""
+    return jax.grad(gpomdp.surrogate, 1)(POLICY, params, tau, gpomdp.coefficients(tau, jnp.asarray(baseline), discount))["logits"]
+
+
 TOGETHER = jax.jit(lambda params, batch, discount: gradient(POLICY, params, batch, discount)["logits"])
 
 
@@ -43,7 +50,7 @@ TOGETHER = jax.jit(lambda params, batch, discount: gradient(POLICY, params, batc
 def test_two_steps_by_hand(params: dict, baseline: tuple, mask: tuple, expected: list) -> None:
     """g = sum_t (G_t - gamma^t b_t) grad log pi, alone and as a batch of one."""
     tau = two_steps(mask)
-    np.testing.assert_allclose(ALONE(params, tau, 0.5, np.array(baseline)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(of_one(params, tau, 0.5, np.array(baseline)), expected, rtol=1e-5, atol=1e-6)
     batch = Batch(jax.tree.map(lambda x: x[None], tau), np.array([baseline]), np.ones(()))
     np.testing.assert_allclose(TOGETHER(params, batch, 0.5), expected, rtol=1e-5, atol=1e-6)
 
@@ -52,7 +59,7 @@ def test_a_batch_is_the_mean_of_its_trajectories() -> None:
     """Batch gradient = scale times the mean of gpomdp over trajectories of different lengths."""
     one, other = two_steps(), two_steps((1.0, 0.0))
     batch = Batch(jax.tree.map(lambda a, b: np.stack([a, b]), one, other), np.array([[1.0, 2.0], [0.5, 4.0]]), np.asarray(3.0))
-    singles = [np.asarray(ALONE(SKEWED, t, 0.9, b)) for t, b in zip((one, other), batch.baseline, strict=True)]
+    singles = [np.asarray(of_one(SKEWED, t, 0.9, b)) for t, b in zip((one, other), batch.baseline, strict=True)]
     np.testing.assert_allclose(TOGETHER(SKEWED, batch, 0.9), 3.0 * sum(singles) / 2, rtol=1e-5)
 
 

@@ -15,7 +15,7 @@ from fedpg.gradients.importance import KINDS
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies import Policy, categorical, gaussian
 from helpers.compare import assert_trees_close, normal_like, random_params, tree_dot
-from helpers.worlds import POINT
+from helpers.environments import POINT
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -14,7 +14,7 @@ from fedpg.policies import categorical, custom, softmax
 from helpers import enumeration
 from helpers.compare import assert_frequencies, random_params
 from helpers.enumeration import HORIZON, softmax_table
-from helpers.worlds import CLOCK, NOISE, Clock, clock
+from helpers.environments import CLOCK, NOISE, Clock, clock
 
 COIN = custom(
     init=lambda key: jnp.zeros(2),
@@ -49,10 +49,10 @@ def test_an_ended_episode_stands_still() -> None:
         after = state * 1e20
         return Step(after, after[None], after, after > 1e10, jnp.zeros((), bool))
 
-    world = Environment("explode", Box((1,)), Discrete(2), lambda key, params: (jnp.ones(()), jnp.ones(1)), explode)
-    policy = categorical(world, (2,))
+    exploding = Environment("explode", Box((1,)), Discrete(2), lambda key, params: (jnp.ones(()), jnp.ones(1)), explode)
+    policy = categorical(exploding, (2,))
     params = random_params(policy, 0)
-    tau = jax.jit(lambda p: rollout(world, policy, 5, jax.random.key(0), p, ()))(params)
+    tau = jax.jit(lambda p: rollout(exploding, policy, 5, jax.random.key(0), p, ()))(params)
     np.testing.assert_array_equal(tau.mask, [1, 0, 0, 0, 0])
     assert np.isfinite(tau.observation).all()
     slope = jax.jit(jax.grad(lambda p: log_probs(policy, p, tau).sum()))(params)

@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 from fedpg.envs.tabular import environment
-from fedpg.exact_problem import exact_problem
-from fedpg.gradients import batch
+from fedpg.gradients import exact, surrogate
 from fedpg.gradients.batch import Batch
 from fedpg.gradients.surrogate import clipped
-from fedpg.gradients.visits import Visits
 from fedpg.policies import distributions, gaussian, softmax
-from fedpg.policies.normalised import normalised
+from fedpg.policies.scaled import scaled
 from fedpg.problem import policy_gradient
 from helpers.enumeration import DISCOUNT, HORIZON, all_trajectories, each, expectation, probabilities, softmax_table, tiny_mdp
 from helpers.slide import TRACED, widths
 
-WORLD = environment("tiny", 2, 2)
-POLICY = softmax(WORLD)
+TINY = environment("tiny", 2, 2)
+POLICY = softmax(TINY)
 OLD, NEW = np.array([[0.4, -0.3], [0.1, 0.9]]), np.array([[1.0, -0.2], [-0.5, 0.3]])
 FAR = np.array([[6.0, -6.0], [0.2, 0.1]])
 
@@ -52,19 +50,30 @@ def test_its_value_and_gradient_are_those_of_the_definition(new, float64):
     chance = probabilities(mdp, softmax_table(OLD), tau)
 
     def near(one, at):
-        return jax.value_and_grad(lambda p: batch.near(POLICY, p, params(OLD), one, DISCOUNT).value)(at)
+        return jax.value_and_grad(lambda p: surrogate.of_batch(POLICY, p, params(OLD), one, DISCOUNT).value)(at)
 
     found, gradient = expectation(each(near)(tau, jnp.zeros((64, HORIZON)), params(new)), chance)
     np.testing.assert_allclose(found, chance @ hand_surrogate(new, OLD, tau), rtol=1e-12)
     np.testing.assert_allclose(gradient["logits"], slopes(lambda at: chance @ hand_surrogate(at, OLD, tau), new), atol=1e-7)
-    exact = exact_problem(WORLD, POLICY, discount=DISCOUNT, horizon=HORIZON)
     if new is OLD:
-        np.testing.assert_allclose(gradient["logits"], exact.gradient(mdp, params(OLD))["logits"], atol=1e-12)
-    # the problem without sampling has advantages for returns: the same slope wherever nothing is clipped
+        np.testing.assert_allclose(gradient["logits"], exact.gradient(POLICY, params(OLD), mdp, DISCOUNT, HORIZON)["logits"], atol=1e-12)
+    # The exact form has advantages instead of returns: the same slope wherever nothing is clipped.
+    log_old = exact.log_table(POLICY, params(OLD), 2, 2)
+    tables = exact.tables(mdp, log_old, DISCOUNT, HORIZON)
+
+    def whole(at):
+        return surrogate.of_tables(exact.log_table(POLICY, at, 2, 2), log_old, tables)
+
     if new is not FAR:
-        whole = jax.grad(lambda p: exact.surrogate(mdp, p, params(OLD)).value)(params(new))
-        np.testing.assert_allclose(gradient["logits"], whole["logits"], atol=1e-12)
-    assert float(exact.surrogate(mdp, params(new), params(OLD)).length) == pytest.approx(1 + DISCOUNT + DISCOUNT**2)
+        np.testing.assert_allclose(gradient["logits"], jax.grad(lambda at: whole(at).value)(params(new))["logits"], atol=1e-12)
+    assert float(whole(params(new)).length) == pytest.approx(1 + DISCOUNT + DISCOUNT**2)
+
+
+def test_exact_divergences_are_means_over_the_occupancy(float64):
+    pi, other, occupancy = softmax_table(FAR), softmax_table(OLD), np.array([0.5, 1.5])
+    rows = (other * np.log(other / pi)).sum(1)
+    found = surrogate.divergence_of_tables(jnp.log(pi), jnp.log(other), jnp.asarray(occupancy))
+    np.testing.assert_allclose(found, [rows @ occupancy / 2, np.sqrt(rows) @ occupancy / 2], rtol=1e-12)
 
 
 def test_ratios_are_cut_without_nan():
@@ -78,7 +87,7 @@ def test_divergences_are_means_over_the_states_visited(float64):
     states, mask = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 1]]), np.array([[1.0, 1, 1], [1, 0, 0], [1, 1, 0]])
     tau = all_trajectories(tiny_mdp())
     drawn = Batch(tau._replace(observation=jnp.asarray(states), mask=jnp.asarray(mask)), jnp.zeros((3, 3)), jnp.ones(()))
-    outputs = distributions.outputs_of(POLICY, WORLD.action_space)
+    outputs = distributions.outputs_of(POLICY, TINY.action_space)
 
     def by_hand(new):
         p, q = softmax_table(OLD), softmax_table(new)
@@ -87,7 +96,7 @@ def test_divergences_are_means_over_the_states_visited(float64):
         return visited.mean(), np.sqrt(np.maximum(visited, 1e-8)).mean()
 
     def divergence(at):
-        return batch.divergence(outputs, at, params(OLD), drawn)
+        return surrogate.divergence_of_batch(outputs, at, params(OLD), drawn)
 
     both = jax.jit(lambda at: (divergence(at), jax.jacobian(divergence)(at)))
     found, steep = both(params(NEW))
@@ -101,46 +110,17 @@ def test_divergences_are_means_over_the_states_visited(float64):
         np.testing.assert_allclose(slope["logits"], 0.0, atol=1e-12)
 
 
-def test_visit_counts_say_the_same_as_trajectories(float64):
-    tau = all_trajectories(tiny_mdp())
-    one_hot = np.eye(4)[2 * tau.observation + tau.action].reshape(64, HORIZON, 2, 2)
-    to_go = np.array([[sum(DISCOUNT**h * r[h] for h in range(t, HORIZON)) for t in range(HORIZON)] for r in tau.reward])
-    counted = Visits(jnp.asarray(one_hot.sum(1)), jnp.asarray((one_hot * to_go[..., None, None]).sum(1)), jnp.zeros(64))
-    drawn = Batch(jax.tree.map(jnp.asarray, tau), jnp.zeros((64, HORIZON)), jnp.ones(()))
-    problem = policy_gradient(WORLD, POLICY, horizon=HORIZON, discount=DISCOUNT)
-    assert isinstance(jax.eval_shape(problem.sample, jax.random.key(0), params(OLD), tiny_mdp(), ())[0], Visits)
-    outputs = distributions.outputs_of(POLICY, WORLD.action_space)
-
-    @jax.jit
-    def said(new, old):
-        gained = problem.surrogate(counted, new, old), batch.near(POLICY, new, old, drawn, DISCOUNT)
-        return gained, (problem.divergence(counted, new, old), batch.divergence(outputs, new, old, drawn))
-
-    (ours, theirs), away = said(params(NEW), params(OLD))
-    np.testing.assert_allclose(ours[:2], theirs[:2], rtol=1e-12)
-    assert float(ours.length) == HORIZON
-    assert 0 < float(ours.largest) <= float(theirs.largest)  # of the mean over a cell's visits, and of single steps
-    np.testing.assert_allclose(*away, rtol=1e-12)
-
-
-def test_the_scale_of_observations_is_not_moved():
-    """Both are differentiated through what gradients may move, and through nothing else."""
-    policy = normalised(gaussian(TRACED, hidden=(3,)), (2,))
+def test_the_gradient_at_the_behaviour_is_g():
+    """For a Gaussian policy on scaled observations, with normalised advantages, on what gradients may move."""
+    policy = scaled(gaussian(TRACED, hidden=(3,)), (2,))
     problem = policy_gradient(TRACED, policy, horizon=4, discount=0.9, batch_size=2, normalise_advantages=True)
     at, agent = policy.init(jax.random.key(0)), jax.tree.map(lambda x: x[0], widths(1))
 
     @jax.jit
     def both(at):
         sample, _ = problem.sample(jax.random.key(1), at, agent, problem.init_memory())
-        other = jax.tree.map(lambda x: x + 0.1, at)
+        slope = jax.grad(lambda p: surrogate.of_batch(policy, p, at, sample, 0.9).value)(at)
+        return policy.free(slope), problem.gradient(sample, at)
 
-        def loss(p):
-            return problem.surrogate(sample, p, other).value - problem.divergence(sample, p, other).root
-
-        return jax.grad(loss)(at), jax.grad(lambda p: problem.surrogate(sample, p, at).value)(at), problem.gradient(sample, at)
-
-    slope, here, g = both(at)
-    assert not any(leaf.any() for leaf in slope.scale)
-    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(slope.inner))
-    for a, b in zip(jax.tree.leaves(here), jax.tree.leaves(g), strict=True):
+    for a, b in zip(*map(jax.tree.leaves, both(at)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)

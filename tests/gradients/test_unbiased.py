@@ -44,7 +44,7 @@ def lambdas(kind: str) -> Callable[..., Any]:
     return each(lambda b, params, vector: hessian_vector(lambda at, behaviour: f(at, behaviour, b)[0], params, vector))
 
 
-class World(NamedTuple):
+class Case(NamedTuple):
     """An MDP, all its trajectories, and the values of a fixed baseline on them."""
 
     mdp: MDP
@@ -75,45 +75,45 @@ def baseline_values(name: str, tau: Trajectory) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", params=[(False, "none"), (False, "table"), (False, "linear"), (True, "none"), (True, "value")], ids=str)
-def world(request: pytest.FixtureRequest) -> World:
+def case(request: pytest.FixtureRequest) -> Case:
     ending, baseline = request.param
     with jax.enable_x64(True):
         mdp = enumeration.tiny_mdp(ending)
         tau = enumeration.all_trajectories(mdp, ending)
-        return World(mdp, tau, baseline_values(baseline, tau))
+        return Case(mdp, tau, baseline_values(baseline, tau))
 
 
 def params_at(seed: int) -> dict[str, jax.Array]:
     return random_params(POLICY, seed, 1.0)
 
 
-def test_enumeration_is_a_distribution(world: World) -> None:
+def test_enumeration_is_a_distribution(case: Case) -> None:
     """The yardstick itself: 64 trajectories whose probabilities sum to 1."""
-    p = world.probability(params_at(0))
+    p = case.probability(params_at(0))
     assert p.shape == (64,)
     assert p.min() >= 0.0
     assert abs(p.sum() - 1.0) < 1e-12
 
 
-def test_gradient_is_unbiased(world: World) -> None:
+def test_gradient_is_unbiased(case: Case) -> None:
     """E[g(tau|th)] = grad J(th), for any baseline b(s_t, t), with and without termination."""
     params = params_at(0)
-    g = G(world.tau, world.baseline, params)
-    assert_trees_close(expectation(g, world.probability(params)), world.exact(params), atol=TOLERANCE)
+    g = G(case.tau, case.baseline, params)
+    assert_trees_close(expectation(g, case.probability(params)), case.exact(params), atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "prefix"])
-def test_weighted_gradient_is_unbiased(world: World, kind: str) -> None:
+def test_weighted_gradient_is_unbiased(case: Case, kind: str) -> None:
     """E_{tau~th}[F(th'; tau, th)] = grad J(th') with th' far from th."""
     behaviour, params = params_at(0), params_at(1)
-    f = weighted(kind)(world.tau, world.baseline, params, behaviour)
-    mean = expectation(f, world.probability(behaviour))
-    assert_trees_close(mean, world.exact(params), atol=TOLERANCE)
-    assert largest_difference(mean, world.exact(behaviour)) > 1e-2
+    f = weighted(kind)(case.tau, case.baseline, params, behaviour)
+    mean = expectation(f, case.probability(behaviour))
+    assert_trees_close(mean, case.exact(params), atol=TOLERANCE)
+    assert largest_difference(mean, case.exact(behaviour)) > 1e-2
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "prefix"])
-def test_hessian_vector_spans_the_difference_of_gradients(world: World, kind: str) -> None:
+def test_hessian_vector_spans_the_difference_of_gradients(case: Case, kind: str) -> None:
     """E_alpha E_{tau~th_a}[Lambda] = grad J(th_rk) - grad J(th_{r-1}), the mean over alpha by Gauss-Legendre."""
     previous, params = params_at(0), params_at(1)
     vector = jax.tree.map(np.subtract, params, previous)
@@ -122,18 +122,18 @@ def test_hessian_vector_spans_the_difference_of_gradients(world: World, kind: st
     mean = jax.tree.map(np.zeros_like, params)
     for alpha, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         between = jax.tree.map(lambda old, new, alpha=alpha: alpha * old + (1 - alpha) * new, previous, params)
-        at_alpha = expectation(lambdas(kind)(world.tau, world.baseline, between, vector), world.probability(between))
+        at_alpha = expectation(lambdas(kind)(case.tau, case.baseline, between, vector), case.probability(between))
         mean = jax.tree.map(lambda m, x, weight=weight: m + weight * x, mean, at_alpha)
-    assert_trees_close(mean, jax.tree.map(np.subtract, world.exact(params), world.exact(previous)), atol=TOLERANCE)
+    assert_trees_close(mean, jax.tree.map(np.subtract, case.exact(params), case.exact(previous)), atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "prefix"])
-def test_hessian_vector_is_unbiased(world: World, kind: str) -> None:
+def test_hessian_vector_is_unbiased(case: Case, kind: str) -> None:
     """E[Lambda] = (grad^2 J) v in any direction, against the exact Hessian."""
     params, vector = params_at(2), params_at(3)
-    products = lambdas(kind)(world.tau, world.baseline, params, vector)
-    exact_product = EXACT_PRODUCT(params, vector, world.mdp)
-    assert_trees_close(expectation(products, world.probability(params)), exact_product, atol=TOLERANCE)
+    products = lambdas(kind)(case.tau, case.baseline, params, vector)
+    exact_product = EXACT_PRODUCT(params, vector, case.mdp)
+    assert_trees_close(expectation(products, case.probability(params)), exact_product, atol=TOLERANCE)
 
 
 def test_direct_policy_is_unbiased_too() -> None:

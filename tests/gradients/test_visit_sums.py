@@ -1,4 +1,4 @@
-"""What a walk keeps is what the trajectory from the same key would have added up to; both ways to walk."""
+"""Visit sums are those of the trajectory from the same key, in both implementations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fedpg.envs.tabular import MDP, environment
-from fedpg.gradients import walk as walks
+from fedpg.gradients import tabular
 from fedpg.gradients.rollout import Trajectory, rollout
-from fedpg.gradients.walk import Walk, all_at_once, step_by_step, walk
+from fedpg.gradients.tabular import Sums, all_at_once, rollout_sums, step_by_step
 from fedpg.policies import categorical, direct, softmax
 from fedpg.trees import take
 from helpers.compare import assert_trees_close, random_params
@@ -23,15 +23,15 @@ DISCOUNT, KEYS = 0.9, 40
 WAYS = [step_by_step, all_at_once]
 
 
-def walk_only(way: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every device walks this way; by default a CPU never walks the other."""
+def sum_only(way: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every device uses this implementation; a CPU never uses the other by itself."""
     for one in WAYS:
-        monkeypatch.setattr(walks, one.__name__, way)
+        monkeypatch.setattr(tabular, one.__name__, way)
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    walk_only(request.param, monkeypatch)
+    sum_only(request.param, monkeypatch)
 
 
 def random_mdp(states: int, actions: int) -> MDP:
@@ -43,7 +43,7 @@ def random_mdp(states: int, actions: int) -> MDP:
     return MDP(*map(jnp.asarray, (kernel, reward, start / start.sum())))
 
 
-def added_up(tau: Trajectory, states: int, actions: int) -> Walk:
+def added_up(tau: Trajectory, states: int, actions: int) -> Sums:
     """The sums of one trajectory, by plain loops."""
     s, a, r = (np.asarray(x) for x in tau[:3])
     horizon, table = len(r), np.zeros((states, actions))
@@ -53,11 +53,11 @@ def added_up(tau: Trajectory, states: int, actions: int) -> Walk:
         returns[s[t], a[t]] += sum(DISCOUNT**h * r[h] for h in range(t, horizon))
         discounted[s[t], a[t]] += DISCOUNT**t
         targets[s[t]] += sum(DISCOUNT ** (h - t) * r[h] for h in range(t, horizon))
-    return Walk(visits, returns, discounted, targets, r.sum())
+    return Sums(visits, returns, discounted, targets, r.sum())
 
 
-CASES = [(softmax, 4, 3, 9), (direct, 3, 4, 8), (categorical, 4, 2, 7), (softmax, 3, 2, 1)]
-CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in [(softmax, 1, 3, 2), (softmax, 3, 1, 5)]]
+CASES = [(softmax, 4, 3, 9), (categorical, 4, 2, 7), (softmax, 3, 2, 1)]
+CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in [(direct, 3, 4, 8), (softmax, 1, 3, 2), (softmax, 3, 1, 5)]]
 
 
 @pytest.mark.parametrize(("make", "states", "actions", "horizon"), CASES)
@@ -65,13 +65,13 @@ def test_adds_up_the_trajectory_of_the_same_key(
     make: Callable, states: int, actions: int, horizon: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Visits exactly, sums to rounding, for every key: the same random numbers in the same order."""
-    world = environment("small", states, actions)
-    policy, mdp, keys = make(world), random_mdp(states, actions), jax.random.split(jax.random.key(0), KEYS)
+    small = environment("small", states, actions)
+    policy, mdp, keys = make(small), random_mdp(states, actions), jax.random.split(jax.random.key(0), KEYS)
     params = random_params(policy, 1)
-    tau = jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: rollout(world, policy, horizon, key, params, mdp)))(keys))
+    tau = jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: rollout(small, policy, horizon, key, params, mdp)))(keys))
     for way in WAYS:
-        walk_only(way, monkeypatch)
-        found = jax.jit(jax.vmap(lambda key: walk(world, policy, horizon, DISCOUNT, True, key, params, mdp)))(keys)
+        sum_only(way, monkeypatch)
+        found = jax.jit(jax.vmap(lambda key: rollout_sums(small, policy, horizon, DISCOUNT, True, key, params, mdp)))(keys)
         found = jax.tree.map(np.asarray, found)
         for i in range(KEYS):
             wanted, one = added_up(take(tau, i), states, actions), take(found, i)
@@ -82,11 +82,11 @@ def test_adds_up_the_trajectory_of_the_same_key(
 @pytest.mark.usefixtures("way")
 def test_keeps_only_what_is_needed() -> None:
     """Without a baseline nothing is kept for one; the rest is the same."""
-    world = environment("small", 3, 2)
-    policy, mdp = softmax(world), random_mdp(3, 2)
+    small = environment("small", 3, 2)
+    policy, mdp = softmax(small), random_mdp(3, 2)
 
     def one(valued: bool) -> Any:
-        sample = functools.partial(walk, world, policy, 6, DISCOUNT, valued)
+        sample = functools.partial(rollout_sums, small, policy, 6, DISCOUNT, valued)
         return jax.jit(sample)(jax.random.key(3), random_params(policy, 1), mdp)
 
     plain, valued = one(False), one(True)
@@ -96,9 +96,9 @@ def test_keeps_only_what_is_needed() -> None:
 
 @pytest.mark.usefixtures("way")
 def test_whole_numbers_as_rewards() -> None:
-    world, mdp = environment("small", 2, 2), MDP(np.full((2, 2, 2), 0.5), np.array([[1, 1], [1, 1]]), np.array([0.5, 0.5]))
-    policy = softmax(world)
-    found = walk(world, policy, 3, 0.5, True, jax.random.key(0), policy.init(jax.random.key(0)), mdp)
+    small, mdp = environment("small", 2, 2), MDP(np.full((2, 2, 2), 0.5), np.array([[1, 1], [1, 1]]), np.array([0.5, 0.5]))
+    policy = softmax(small)
+    found = rollout_sums(small, policy, 3, 0.5, True, jax.random.key(0), policy.init(jax.random.key(0)), mdp)
     assert float(found.total_return) == 3.0
     assert float(jnp.sum(found.returns)) == pytest.approx(1.75 + 0.75 + 0.25)
     assert float(jnp.sum(found.targets)) == pytest.approx(1.75 + 1.5 + 1.0)

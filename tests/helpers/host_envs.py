@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from fedpg.envs.python_host import Maker, PythonHost
+from fedpg.envs.python_host import PythonHost
 from fedpg.envs.spaces import stack, view
 
 FAILURES: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
@@ -91,8 +92,8 @@ class Recorder:
             self.made[agent].append(environment(**kwargs))
             return self.made[agent][-1]
 
-        makers = [Maker(lambda i=i, kwargs=kwargs: make(i, kwargs)) for i, kwargs in enumerate(agents)]
-        first = [maker.single() for maker in makers]
+        makers = [functools.partial(make, i, kwargs) for i, kwargs in enumerate(agents)]
+        first = [maker() for maker in makers]
         views = [stack([view(getattr(e, f"{kind}_space"), kind, "scripted") for e in first]) for kind in ("observation", "action")]
         self.host = PythonHost(makers, *views, made=first)
 

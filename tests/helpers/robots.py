@@ -1,4 +1,4 @@
-"""MuJoCo worlds for tests, and Gymnasium's environments to hold them against."""
+"""MuJoCo federations for tests, and Gymnasium's environments to compare them with."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import jax
 import mujoco
 import numpy as np
 
-from fedpg.envs.base import World
+from fedpg.envs.base import Federation
 from fedpg.envs.host import Session
-from fedpg.envs.mujoco import TASKS, MujocoOptions, world
+from fedpg.envs.mujoco import TASKS, MujocoOptions, federation
 
 
-def furnished(name: str, agents: int = 1, heterogeneity: float = 0.0, backend: str = "batch", **options: Any) -> tuple[World, Any]:
-    """A world and its agents as its environment takes them, of one seed: leading axis N."""
-    made = world(name, agents, heterogeneity, MujocoOptions(**options), backend)
-    knobs = jax.tree.map(lambda x: np.asarray(x)[None], made.agents_of(jax.random.key(3)))
+def ready(name: str, agents: int = 1, heterogeneity: float = 0.0, backend: str = "batch", **options: Any) -> tuple[Federation, Any]:
+    """A federation and its agents as its environment takes them, of one seed: leading axis N."""
+    made = federation(name, agents, heterogeneity, MujocoOptions(**options), backend)
+    knobs = jax.tree.map(lambda x: np.asarray(x)[None], made.agents(jax.random.key(3), 0))
     return made, jax.tree.map(lambda x: x[0], made.prepare(knobs))
 
 
@@ -27,7 +27,7 @@ def starts(name: str, lanes: int, seed: int = 0, scale: float | None = None) -> 
     return rng.uniform(-1, 1, (lanes, task.nq + task.nv)) * (task.start_range if scale is None else scale)
 
 
-def session(made: World, index: list[int], start: np.ndarray) -> Session:
+def session(made: Federation, index: list[int], start: np.ndarray) -> Session:
     return made.environment.host.reset(np.array(index, np.int32), start)
 
 
@@ -49,7 +49,7 @@ def place(env: Any, start: np.ndarray) -> np.ndarray:
     return env._get_obs()
 
 
-def largest_difference(made: World, env: Any, name: str, steps: int = 300) -> tuple[float, int]:
+def largest_difference(made: Federation, env: Any, name: str, steps: int = 300) -> tuple[float, int]:
     """Runs both for `steps` steps from the same starts with the same actions, starting anew whenever an episode ends.
 
     Returns:

@@ -11,22 +11,22 @@ from fedpg.envs.base import Box, Discrete
 from fedpg.envs.tabular import environment
 from fedpg.policies import categorical, custom, direct, gaussian, softmax
 from fedpg.policies.distributions import Normal, divergence, outputs_of
-from fedpg.policies.normalised import normalised
+from fedpg.policies.scaled import scaled
 from helpers.compare import random_params
-from helpers.worlds import CLOCK, POINT
+from helpers.environments import CLOCK, POINT
 
-WORLD = environment("small", 3, 4)
+SMALL = environment("small", 3, 4)
 
 
-@pytest.mark.parametrize(("make", "world"), [(softmax, WORLD), (direct, WORLD), (categorical, CLOCK)])
-def test_logits_give_the_probabilities_of_log_prob(make, world):
-    policy = make(world)
-    params, seen = random_params(policy, 0), jnp.array(2) if world is WORLD else jnp.array([0.7])
-    count = world.action_space.n
+@pytest.mark.parametrize(("make", "space"), [(softmax, SMALL), (direct, SMALL), (categorical, CLOCK)])
+def test_logits_give_the_probabilities_of_log_prob(make, space):
+    policy = make(space)
+    params, seen = random_params(policy, 0), jnp.array(2) if space is SMALL else jnp.array([0.7])
+    count = space.action_space.n
     logits = policy.outputs(params, seen)
     expected = jnp.array([policy.log_prob(params, seen, jnp.array(a)) for a in range(count)])
     np.testing.assert_allclose(jax.nn.log_softmax(logits), expected, atol=1e-5)
-    # a policy of one's own says no more than log_prob, which for discrete actions is enough
+    # a custom policy has log_prob only, which is enough for discrete actions
     own = custom(policy.init, policy.act, policy.log_prob)
     np.testing.assert_allclose(outputs_of(own, Discrete(count))(params, seen), expected, atol=1e-5)
     assert outputs_of(own, Box((2,))) is None
@@ -53,14 +53,14 @@ def test_divergence_of_normals_is_the_integral():
     assert float(divergence(first, first)) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_gaussian_and_a_normalised_policy_say_what_they_draw_from():
+def test_the_outputs_of_gaussian_and_scaled_policies():
     policy = gaussian(POINT, hidden=(4,))
     params, seen = random_params(policy, 1), jnp.array([0.2, -1.0, 0.5])
     said = policy.outputs(params, seen)
     np.testing.assert_allclose(policy.act(jnp.zeros(2), params, seen), said.mean, atol=1e-6)
     np.testing.assert_array_equal(said.log_std, params["log_std"])
-    scaled = normalised(policy, (3,))
-    wide = scaled.init(jax.random.key(0))
+    on_scaled = scaled(policy, (3,))
+    wide = on_scaled.init(jax.random.key(0))
     wide = wide._replace(inner=params, scale=wide.scale._replace(deviation=2.0 * jnp.ones(3)))
-    np.testing.assert_allclose(scaled.outputs(wide, 2.0 * seen).mean, said.mean, atol=1e-6)
-    assert normalised(custom(policy.init, policy.act, policy.log_prob), (3,)).outputs is None
+    np.testing.assert_allclose(on_scaled.outputs(wide, 2.0 * seen).mean, said.mean, atol=1e-6)
+    assert scaled(custom(policy.init, policy.act, policy.log_prob), (3,)).outputs is None

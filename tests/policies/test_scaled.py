@@ -1,4 +1,4 @@
-"""A normalised policy is the policy inside, on scaled observations, with a scale that gradients leave alone."""
+"""A scaled policy is the policy inside on scaled observations, with a scale that gradients do not move."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from fedpg.errors import UserError
 from fedpg.gradients.batch import weighted_gradient
 from fedpg.moments import Moments
 from fedpg.policies import gaussian
-from fedpg.policies.normalised import Scale, normalised, scale_of
+from fedpg.policies.scaled import Scale, scale_of, scaled
 from fedpg.problem import policy_gradient
+from helpers.compare import normal_like
 from helpers.slide import TRACED
 
 INNER = gaussian(TRACED, hidden=(4,))
-POLICY = normalised(INNER, (2,))
+POLICY = scaled(INNER, (2,))
 SCALE = Scale(jnp.array([3.0, -1.0]), jnp.array([2.0, 0.5]))
 
 
@@ -52,29 +53,34 @@ def problem(**settings):
 
 def test_gradients_leave_the_scale_alone_and_are_those_of_the_policy_inside(params):
     small = problem()
-    sample, _ = small.sample(jax.random.key(1), params, jnp.asarray(0.5), ())
-    g = small.gradient(sample, params)
-    weighted, _ = small.weighted_gradient(sample, params, params)
-    for direction in (g, weighted, small.hessian_vector(sample, params, g)):
+
+    @jax.jit
+    def directions(params):
+        sample, _ = small.sample(jax.random.key(1), params, jnp.asarray(0.5), ())
+        g = small.gradient(sample, params)
+        return g, small.weighted_gradient(sample, params, params)[0], small.hessian_vector(sample, params, g)
+
+    for direction in directions(params):
         assert not any(leaf.any() for leaf in jax.tree.leaves(direction.scale))
         assert float(trees.norm_sq(direction.inner)) > 0.0
 
 
-def test_a_hessian_vector_product_sees_the_scale_move(params):
+def test_a_hessian_vector_product_sees_the_scale_move(params, float64):
     """Against a difference quotient of F along a direction that moves inner params and scale at once."""
     small = problem()
-    with jax.enable_x64(True):
-        params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), params)
+
+    @jax.jit
+    def both(params, v):
         sample, _ = small.sample(jax.random.key(1), params, jnp.asarray(0.5), ())
-        v = jax.tree.map(lambda x: jax.random.normal(jax.random.key(x.size), x.shape), params)
         ends = [weighted_gradient(POLICY, trees.add_scaled(params, h, v), params, sample, 0.9)[0].inner for h in (1e-5, -1e-5)]
-        quotient = jax.tree.map(lambda up, down: (up - down) / 2e-5, *ends)
-        found = small.hessian_vector(sample, params, v).inner
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(quotient), strict=True):
+        return small.hessian_vector(sample, params, v).inner, jax.tree.map(lambda up, down: (up - down) / 2e-5, *ends)
+
+    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), params)
+    for x, y in zip(*map(jax.tree.leaves, both(params, normal_like(0, params))), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
 
 
-def test_states_without_numbers_cannot_be_normalised():
+def test_indices_of_states_cannot_be_scaled():
     tables = family("random-mdp")
-    with pytest.raises(UserError, match="cannot be normalised"):
-        policies.make("auto", tables.environment(tables.options()), normalised=True)
+    with pytest.raises(UserError, match="cannot be scaled"):
+        policies.make("auto", tables.environment(tables.options()), scaled=True)

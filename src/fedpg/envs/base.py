@@ -7,8 +7,6 @@ An environment never resets itself; a rollout stops at the first `terminated | t
 `params` is a pytree of one agent's constants; N agents are the same pytree with a leading axis N.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

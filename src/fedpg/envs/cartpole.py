@@ -3,8 +3,6 @@
 Derived constants (total mass, mass times length) are computed in the step, never stored: they follow the pole's mass.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -29,24 +27,15 @@ class CartPole:
     Constants given per agent are not spread by `heterogeneity`; length, gravity and start_range otherwise are (see `SPREAD`).
     """
 
-    gravity: PerAgent = 9.8
-    """Acceleration, m/s^2."""
-    masscart: PerAgent = 1.0
-    """Mass of the cart, kg."""
-    masspole: PerAgent = 0.1
-    """Mass of the pole, kg."""
-    length: PerAgent = 0.5
-    """Half the pole's length, m."""
-    force_mag: PerAgent = 10.0
-    """Push of one action, N."""
-    tau: PerAgent = 0.02
-    """Seconds per step."""
-    x_threshold: PerAgent = 2.4
-    """The episode ends when the cart is further out, m."""
-    theta_threshold: PerAgent = 12 * 2 * math.pi / 360
-    """The episode ends when the pole leans more, rad."""
-    start_range: PerAgent = 0.05
-    """Every start coordinate is uniform in [-start_range, start_range]."""
+    gravity: PerAgent = 9.8  # m/s^2
+    masscart: PerAgent = 1.0  # kg
+    masspole: PerAgent = 0.1  # kg
+    length: PerAgent = 0.5  # half the length of the pole, m
+    force_mag: PerAgent = 10.0  # push of one action, N
+    tau: PerAgent = 0.02  # seconds per step
+    x_threshold: PerAgent = 2.4  # the episode ends when the cart is further out, m
+    theta_threshold: PerAgent = 12 * 2 * math.pi / 360  # the episode ends when the pole leans more, rad
+    start_range: PerAgent = 0.05  # every start coordinate is uniform in [-start_range, start_range]
 
 
 def _reset(key: jax.Array, params: CartPole) -> tuple[jax.Array, jax.Array]:

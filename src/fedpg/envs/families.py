@@ -7,10 +7,7 @@ module:function, file.py:function    the user's own, in Python or in JAX
 spaces                               spaces without an environment, for the server of a federation
 """
 
-from __future__ import annotations
-
 import dataclasses
-import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -93,21 +90,11 @@ def choose_backend(name: str, backend: str, lanes: int, device: str) -> str:
 
 
 def read_options(name: str, kind: type, given: dict[str, Any]) -> Any:
-    """The options dataclass `kind` of environment `name` with the `given` values, checked for name and type.
-
-    Where the type is one number for all agents, a list of equal numbers is accepted.
-    """
-    hints = typing.get_type_hints(kind)
-    values = {}
-    for key, value in given.items():
+    """The options dataclass `kind` of environment `name` with the `given` values, checked for name and type."""
+    for key in given:
         choose(f"option of {name}", key, [field.name for field in dataclasses.fields(kind)])
-        if isinstance(value, list | tuple) and hints[key] in (int, str, float):
-            same = len(value) > 0 and all(v == value[0] for v in value)
-            require(same, f"{key} differs between agents ({value}), but they share spaces and policy: give one value")
-            value = value[0]
-        values[key] = value
     try:
-        return msgspec.convert(values, kind, strict=False)
+        return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$.")
         raise UserError(f"option {place.rstrip('`')} of {name}: {reason}") from None

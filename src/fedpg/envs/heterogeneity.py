@@ -3,8 +3,6 @@
 Physical constants are spread on a log scale, so that they stay positive for every heterogeneity.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import jax

@@ -6,8 +6,6 @@ numbers that are not finite or arrays of the wrong shape, ends there with reward
 finite, and the engine leaves that agent out of the round. The reason is appended to `Host.events`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -18,15 +16,10 @@ from fedpg.envs.base import Space
 
 
 class Event(NamedTuple):
-    """A failure in the environment of one agent.
+    """A failure in the environment of one agent."""
 
-    Attributes:
-        index: which environment: seed * N + agent.
-        what: one line that says what happened.
-    """
-
-    index: int
-    what: str
+    index: int  # which environment: seed * N + agent
+    what: str  # one line that says what happened
 
 
 class Stepped(NamedTuple):
@@ -58,24 +51,16 @@ class Host(Protocol):
 
 
 class Member(NamedTuple):
-    """An agent of a host environment, as the compiled program knows it.
+    """An agent of a host environment, as the compiled program knows it."""
 
-    Attributes:
-        index: which environment of the host it has: seed * N + agent, ().
-        start: argument of `HostEnvironment.start`; () if none.
-    """
-
-    index: jax.Array
-    start: Any = ()
+    index: jax.Array  # which environment of the host it has: seed * N + agent, ()
+    start: Any = ()  # argument of `HostEnvironment.start`
 
 
 class HostEnvironment(NamedTuple):
-    """One task that is stepped in Python, the same for all agents.
+    """One task that is stepped in Python, the same for all agents. The first three fields are those of `Environment`.
 
     Attributes:
-        name: as in `--env`.
-        observation_space: of the policy's inputs.
-        action_space: of the policy's outputs.
         start: (key, Member.start) -> what a lane starts from, an array: a start state, or the bits of a seed. JAX draws it, so
             that runs repeat and resume bit for bit.
         host: steps the lanes.

@@ -4,8 +4,6 @@ The function is called with each agent's keyword arguments. It returns an enviro
 `(fedpg.Environment, params)`: an environment in JAX and the constants of one agent.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable
@@ -17,7 +15,7 @@ import numpy as np
 
 from fedpg.envs.base import Environment, Federation, federate
 from fedpg.envs.host import HostEnvironment, Member
-from fedpg.envs.python_host import Maker, PythonHost
+from fedpg.envs.python_host import PythonHost
 from fedpg.envs.spaces import View, stack, view
 from fedpg.errors import UserError, require
 from fedpg.own import call, load, one_line
@@ -30,11 +28,7 @@ def federation(name: str, agents: int, options: dict[str, Any]) -> Federation:
         UserError: if there is no such function, it raises, or it returns something else.
     """
     function = load(name, "env")
-    makers = [functools.partial(_make, name, function, kwargs) for kwargs in per_agent(options, agents)]
-    made = [make() for make in makers]
-    in_jax = [_is_jax(result) for result in made]
-    require(all(in_jax) or not any(in_jax), f"{name} returned an environment in JAX for some agents, in Python for others")
-    return _jax_federation(name, made) if all(in_jax) else python_federation(name, [Maker(make) for make in makers], made)
+    return federation_of(name, [functools.partial(_make, name, function, kwargs) for kwargs in per_agent(options, agents)])
 
 
 def per_agent(options: dict[str, Any], agents: int) -> list[dict[str, Any]]:
@@ -78,21 +72,20 @@ def _jax_federation(name: str, members: list[tuple[Environment, Any]]) -> Federa
     return made
 
 
-def python_federation(name: str, makers: list[Maker], made: list[Any]) -> Federation:
-    """N agents whose environments have Gymnasium's interface.
-
-    Args:
-        name: as in `--env`.
-        makers: how each agent's environments are made, N of them.
-        made: each agent's first environment.
+def federation_of(name: str, makers: list[Callable[[], Any]]) -> Federation:
+    """N agents whose environments are made by `makers`, a function for each agent.
 
     Raises:
-        UserError: if one has another interface, or if their spaces differ.
+        UserError: if they have another interface than Gymnasium's, or if their spaces differ.
     """
+    made = [make() for make in makers]
+    in_jax = [_is_jax(result) for result in made]
+    require(all(in_jax) or not any(in_jax), f"{name} returned an environment in JAX for some agents, in Python for others")
+    if all(in_jax):
+        return _jax_federation(name, made)
     for environment in made:
         _check_interface(name, environment)
-    observations = _shared(name, "observation", [environment.observation_space for environment in made])
-    actions = _shared(name, "action", [environment.action_space for environment in made])
+    observations, actions = (_shared(name, kind, [getattr(one, f"{kind}_space") for one in made]) for kind in ("observation", "action"))
     host = PythonHost(makers, observations, actions, made)
 
     def start(key: jax.Array, _: Any) -> jax.Array:

@@ -3,15 +3,13 @@
     reset(seed=int) -> observation, info
     step(action)    -> observation, reward, terminated, truncated, info
 
-Every lane has its own environment, or a place in a vector environment that steps all lanes of its agent. Every episode starts
-from its own seed, so it does not matter which environment serves which lane: runs repeat and resume bit for bit.
+Every lane has its own environment, and every episode starts from its own seed. So it does not matter which environment serves
+which lane: runs repeat and resume bit for bit.
 """
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,8 +19,6 @@ from fedpg.envs.host import Event, Stepped
 from fedpg.envs.spaces import View, shape_of
 from fedpg.own import one_line
 
-VECTOR_FROM = 8
-"""Fewest lanes of a vector environment. CartPole's is 0.5 times as fast as a loop with 1 lane, 1.2 with 8, 3.5 with 32, 11 with 128."""
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
 
@@ -31,140 +27,78 @@ class InterfaceError(Exception):
     """An environment returned something that Gymnasium's interface does not allow."""
 
 
-class Maker(NamedTuple):
-    """How the environments of one agent are made.
-
-    Attributes:
-        single: () -> an environment.
-        vector: lanes -> a vector environment of so many lanes, whose step returns the last observation of a lane that ends
-            and may reset the lane after that; None if there is none.
-    """
-
-    single: Callable[[], Any]
-    vector: Callable[[int], Any] | None = None
-
-
-class Part:
-    """An environment and the lanes it steps: one lane (a number), or all lanes of an agent (an array) in a vector environment."""
-
-    def __init__(self, index: int, lanes: Any) -> None:
-        self.index, self.lanes = index, lanes
-        self.lead: tuple[int, ...] = np.shape(lanes)
-        self.environment: Any = None
-        self.broken = False
-
-
 class PythonHost:
     """Makes sessions, and keeps environments between them. See `fedpg.envs.host.Host`.
 
     Args:
-        makers: one per agent; agent index % N makes environment `index`.
+        makers: for each agent, a function that makes an environment; agent index % N makes environment `index`.
         observations: view of the agents' observation spaces, leading axis N.
         actions: view of their action spaces.
         made: one existing environment per agent; seed 0 uses it.
     """
 
-    def __init__(self, makers: list[Maker], observations: View, actions: View, made: list[Any]) -> None:
+    def __init__(self, makers: list[Callable[[], Any]], observations: View, actions: View, made: list[Any]) -> None:
         self.events: list[Event] = []
         self._makers, self._observations, self._actions = makers, observations, actions
         # Found now: sessions are opened in threads of JAX, which do not know the precision of the thread that built the program.
         kind = int if isinstance(observations.space, Discrete) else float
         self._dtypes = (np.dtype(jnp.result_type(kind)), np.dtype(jnp.result_type(float)))
-        self._free: dict[tuple, list[Any]] = {(i, ()): [environment] for i, environment in enumerate(made)}
+        self._free: dict[int, list[Any]] = {i: [environment] for i, environment in enumerate(made)}
 
-    def reset(self, index: np.ndarray, start: np.ndarray) -> PythonSession:
+    def reset(self, index: np.ndarray, start: np.ndarray) -> "PythonSession":
         """Starts a lane in environment index[l], (L,), with the seed start[l], (L, 1)."""
         index, start = np.asarray(index), np.asarray(start)
         agent = index % len(self._makers)
-        views = self._observations.rows(agent), self._actions.rows(agent)
-        return PythonSession(self, list(self._divide(index, start)), start, *views, self._dtypes)
+        return PythonSession(
+            self, index.tolist(), start[:, 0].tolist(), self._observations.rows(agent), self._actions.rows(agent), self._dtypes
+        )
 
     def make_ready(self, seeds: int) -> None:
         """Makes the first environment of every agent and seed, so that one which cannot be made fails before a run starts."""
         for index in range(seeds * len(self._makers)):
-            if not self._free.get((index, ())):
-                self._free[index, ()] = [self._makers[index % len(self._makers)].single()]
+            if not self._free.get(index):
+                self._free[index] = [self._makers[index % len(self._makers)]()]
 
-    def take(self, part: Part) -> Any:
-        """An environment for a part, which no other session uses."""
-        free = self._free.setdefault((part.index, part.lead), [])
+    def take(self, index: int) -> Any:
+        """An environment that no other session uses."""
         with contextlib.suppress(IndexError):  # several threads open sessions: a pop is atomic, a check before it is not
-            return free.pop()
-        maker = self._makers[part.index % len(self._makers)]
+            return self._free.setdefault(index, []).pop()
         try:
-            return maker.vector(*part.lead) if part.lead else maker.single()
+            return self._makers[index % len(self._makers)]()
         except Exception as error:
             raise InterfaceError(f"it cannot be made: {one_line(error)}") from error
 
-    def give_back(self, part: Part) -> None:
-        """Keeps the environment of a part for another session; closes one that failed, so that the next is new."""
-        environment, part.environment = part.environment, None
-        if part.broken:
-            close_quietly(environment)
-        else:
-            self._free[part.index, part.lead].append(environment)
-
-    def close(self) -> None:
-        """Closes every environment that no session uses."""
-        for environments in self._free.values():
-            while environments:
-                close_quietly(environments.pop())
-
-    def _divide(self, index: np.ndarray, start: np.ndarray) -> Iterator[Part]:
-        """Single environments, and a vector environment for each run of lanes that are one agent's sample.
-
-        The lanes of a vector environment depend on its seed and on their number. So a sample must not be joined with another
-        one beside it, not even with a copy of itself, with which an engine fills up its last chunk of seeds.
-        """
-        indices, seeds = index.tolist(), start[:, 0].tolist()
-        first = 0
-        for lane in range(1, len(indices) + 1):
-            if lane < len(indices) and indices[lane] == indices[first] and seeds[lane] != seeds[first]:
-                continue
-            i, lanes = indices[first], range(first, lane)
-            if self._makers[i % len(self._makers)].vector is not None and len(lanes) >= VECTOR_FROM:
-                yield Part(i, np.array(lanes))
-            else:
-                yield from (Part(i, single) for single in lanes)
-            first = lane
-
-
-def close_quietly(environment: Any) -> None:
-    """Closes an environment that is not used again, and may be broken."""
-    with contextlib.suppress(Exception):
-        environment.close()
+    def give_back(self, index: int, environment: Any, broken: bool) -> None:
+        """Keeps an environment for another session; closes one that failed, so that the next is new."""
+        if not broken:
+            self._free[index].append(environment)
+            return
+        with contextlib.suppress(Exception):
+            environment.close()
 
 
 class PythonSession:
-    """L lanes under way. Lanes that have ended are not stepped, except beside others in a vector environment.
-
-    Args:
-        host: makes and keeps the environments.
-        parts: all lanes, divided among environments.
-        start: the seed of each lane, (L, 1).
-        observations: view of the observation space, a row per lane.
-        actions: view of the action space, a row per lane.
-        dtypes: of observations and rewards in the compiled program.
-    """
+    """L lanes under way. Lanes that have ended are not stepped. `dtypes`: of observations and rewards in the compiled program."""
 
     def __init__(
-        self, host: PythonHost, parts: list[Part], start: np.ndarray, observations: View, actions: View, dtypes: tuple[np.dtype, np.dtype]
+        self, host: PythonHost, index: list[int], seeds: list[int], observations: View, actions: View, dtypes: tuple[np.dtype, np.dtype]
     ) -> None:
-        self._host, self._parts, self._dtypes = host, parts, dtypes
-        self._observations, self._actions = observations, actions
-        self._reported: set[int] = set()
-        self._raw = np.zeros((len(start), *shape_of(observations.space)))
-        self._terminated, self._truncated, self._failed = (np.zeros(len(start), bool) for _ in range(3))
+        lanes = len(index)
+        self._host, self._index, self._observations, self._actions, self._dtypes = host, index, observations, actions, dtypes
+        self._environments: list[Any] = [None] * lanes
+        self._broken: set[int] = set()  # lanes whose environment failed
+        self._reported: set[int] = set()  # environments that had an event
+        self._raw = np.zeros((lanes, *shape_of(observations.space)))
+        self._terminated, self._truncated, self._failed = (np.zeros(lanes, bool) for _ in range(3))
         self.observation = self._raw.astype(dtypes[0])
-        for part in parts:
+        for lane in range(lanes):
             try:
-                part.environment = host.take(part)
-                seed = int(start[part.lanes].flat[0])  # a vector environment draws all its lanes from the seed of the first
-                observation, _ = _unpack("reset", part.environment.reset(seed=seed), RESET)
-                self._put(part, observation)
+                self._environments[lane] = host.take(index[lane])
+                observation, _ = _unpack("reset", self._environments[lane].reset(seed=seeds[lane]), RESET)
+                self._put(lane, observation)
             except Exception as error:
-                self._fail(part, part.lanes, _reason("reset", error))
-        self._observe(~self._failed, np.zeros(len(start)))
+                self._fail(lane, _reason("reset", error))
+        self._observe(~self._failed, np.zeros(lanes))
 
     def step(self, action: np.ndarray) -> Stepped:
         """One step of every lane; `action` as the policy gives it, L rows."""
@@ -178,16 +112,14 @@ class PythonSession:
         going = ~(ended | self._failed)
         if going.any():
             action = self._actions.to_environment(np.where(finite, action, 0.0))
-            for part in self._parts:
-                if not going[part.lanes].any():
-                    continue
+            for lane in np.flatnonzero(going).tolist():
                 try:
-                    result = _unpack("step", part.environment.step(action[part.lanes]), STEP)
-                    self._put(part, result[0])
+                    result = _unpack("step", self._environments[lane].step(action[lane]), STEP)
+                    self._put(lane, result[0])
                     for name, place, value in zip(STEP[1:4], (reward, terminated, truncated), result[1:4], strict=True):
-                        _set(name, place, part.lanes, value)
+                        _set(name, place, lane, value)
                 except Exception as error:
-                    self._fail(part, part.lanes, _reason("step", error))
+                    self._fail(lane, _reason("step", error))
             with np.errstate(over="ignore"):
                 reward = reward.astype(self._dtypes[1])
             self._observe(going, reward)
@@ -199,28 +131,25 @@ class PythonSession:
 
     def close(self) -> None:
         """Gives the environments back; closing twice does no harm."""
-        for part in self._parts:
-            if part.environment is not None:
-                self._host.give_back(part)
-        self._parts = []
+        for lane, environment in enumerate(self._environments):
+            if environment is not None:
+                self._host.give_back(self._index[lane], environment, lane in self._broken)
+        self._environments = []
 
-    def _put(self, part: Part, observation: Any) -> None:
+    def _put(self, lane: int, observation: Any) -> None:
         try:
             array = np.asarray(observation, float)
         except (TypeError, ValueError):
             raise InterfaceError(f"observation is a {type(observation).__name__}, not an array of numbers") from None
-        expected = part.lead + self._raw.shape[1:]
-        if array.shape != expected:
-            raise InterfaceError(f"observation has shape {array.shape}, not {expected}")
-        self._raw[part.lanes] = array
+        if array.shape != self._raw.shape[1:]:
+            raise InterfaceError(f"observation has shape {array.shape}, not {self._raw.shape[1:]}")
+        self._raw[lane] = array
 
     def _observe(self, going: np.ndarray, reward: np.ndarray) -> None:
         """Sets the observations of the lanes that are going, and ends those with an invalid observation or reward."""
         observation, good = self._observations.to_policy(self._raw, self._dtypes[0])
-        fine = good & np.isfinite(reward)
-        for lane in np.flatnonzero(going & ~self._failed & ~fine):
-            part = next(p for p in self._parts if lane in np.atleast_1d(p.lanes))
-            self._fail(part, lane, self._invalid_observation(lane) if not good[lane] else f"reward is {reward[lane]}")
+        for lane in np.flatnonzero(going & ~self._failed & ~(good & np.isfinite(reward))).tolist():
+            self._fail(lane, self._invalid_observation(lane) if not good[lane] else f"reward is {reward[lane]}")
         new = (going & ~self._failed).reshape(-1, *(1,) * (observation.ndim - 1))
         self.observation = np.where(new, observation, self.observation)
 
@@ -230,13 +159,13 @@ class PythonSession:
             return f"observation is {raw:g}, not one of {self._observations.low[lane]:g} to {self._observations.high[lane]:g}"
         return f"observation holds {raw.flat[np.argmax(~(np.abs(raw) <= np.finfo(self._dtypes[0]).max))]}"
 
-    def _fail(self, part: Part, lanes: Any, what: str) -> None:
-        """Ends lanes that have not ended, and reports the first reason of each environment."""
-        part.broken = True
-        self._failed[lanes] = True
-        if part.index not in self._reported:
-            self._reported.add(part.index)
-            self._host.events.append(Event(part.index, what))
+    def _fail(self, lane: int, what: str) -> None:
+        """Ends a lane, and reports the first failure of its environment."""
+        self._broken.add(lane)
+        self._failed[lane] = True
+        if self._index[lane] not in self._reported:
+            self._reported.add(self._index[lane])
+            self._host.events.append(Event(self._index[lane], what))
 
 
 def _unpack(call: str, result: Any, names: tuple[str, ...]) -> tuple:
@@ -246,9 +175,9 @@ def _unpack(call: str, result: Any, names: tuple[str, ...]) -> tuple:
     return result
 
 
-def _set(name: str, place: np.ndarray, lanes: Any, value: Any) -> None:
+def _set(name: str, place: np.ndarray, lane: int, value: Any) -> None:
     try:
-        place[lanes] = value
+        place[lane] = value
     except (TypeError, ValueError):
         raise InterfaceError(f"{name} is a {type(value).__name__}, not a number") from None
 

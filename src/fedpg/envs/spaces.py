@@ -4,8 +4,6 @@ A space is recognised by its attributes, not its class: `n` (and `start`) make a
 `dtype`) make a `Box`. So an environment may use Gymnasium's spaces, fedpg's, or its own objects.
 """
 
-from __future__ import annotations
-
 import textwrap
 from typing import Any, NamedTuple
 
@@ -36,7 +34,7 @@ class View(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
-    def rows(self, agent: np.ndarray) -> View:
+    def rows(self, agent: np.ndarray) -> "View":
         """The view of agent[l] for each of L lanes, from N stacked views."""
         return View(self.space, self.dtype, *(numbers[agent] for numbers in self[2:]))
 

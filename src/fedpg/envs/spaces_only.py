@@ -3,8 +3,6 @@
 It gives the policy its shapes. Observations and rewards are zero, and no episode ends.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -20,14 +18,10 @@ from fedpg.errors import require
 class SpacesOptions:
     """The sizes of both spaces: observation or states, and action or choices."""
 
-    observation: Count = 0
-    """Numbers of an observation."""
-    states: Count = 0
-    """Number of states, if an observation is the index of one."""
-    action: Count = 0
-    """Numbers of an action."""
-    choices: Count = 0
-    """Number of actions, if an action is the index of one."""
+    observation: Count = 0  # numbers of an observation
+    states: Count = 0  # number of states, if an observation is the index of one
+    action: Count = 0  # numbers of an action
+    choices: Count = 0  # number of actions, if an action is the index of one
 
 
 def _space(numbers: int, indices: int, what: str) -> Space:

@@ -3,8 +3,6 @@
 Observations are state indices; every quantity of the theory can be computed exactly (`fedpg.gradients.exact`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -22,17 +20,11 @@ KERNELS = ("uniform", "bernoulli", "orthogonal")
 
 
 class MDP(NamedTuple):
-    """One agent's MDP.
+    """The MDP of one agent."""
 
-    Attributes:
-        transition: (S, A, S), rows sum to 1.
-        reward: (S, A).
-        start: (S,), sums to 1.
-    """
-
-    transition: jax.Array
-    reward: jax.Array
-    start: jax.Array
+    transition: jax.Array  # (S, A, S), rows sum to 1
+    reward: jax.Array  # (S, A)
+    start: jax.Array  # (S,), sums to 1
 
 
 def _reset(key: jax.Array, mdp: MDP) -> tuple[jax.Array, jax.Array]:
@@ -65,9 +57,7 @@ class RandomMDPOptions:
     """
 
     states: Count = 5
-    """Number of states of all agents."""
     actions: Count = 5
-    """Number of actions of all agents."""
     kernel: str = "uniform"
     """uniform: entries U[0,1]; bernoulli: the same times a random mask; orthogonal: P_0 has a mask, every K_i its complement."""
     sparsity: float = 0.5
@@ -123,9 +113,7 @@ class ConflictOptions:
     """
 
     states: Count = 5
-    """Number of states of all agents."""
     actions: Count = 5
-    """Number of actions of all agents."""
 
 
 def conflicting_mdps(key: jax.Array, agents: int, heterogeneity: float, options: ConflictOptions) -> MDP:

@@ -4,8 +4,6 @@ Every baseline is a running weighted average or least-squares fit of the return-
 in which older batches count less (`DECAY`). Its state stays with the agent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,17 +23,11 @@ RIDGE = 1e-3
 
 
 class Baseline(NamedTuple):
-    """One kind of baseline.
+    """One kind of baseline."""
 
-    Attributes:
-        init: () -> state.
-        predict: (state, trajectory) -> b_t for every step, (H,).
-        update: (state, trajectories with leading axis B, targets (B, H)) -> state.
-    """
-
-    init: Callable[[], Any]
-    predict: Callable[[Any, Trajectory], jax.Array]
-    update: Callable[[Any, Trajectory, jax.Array], Any]
+    init: Callable[[], Any]  # () -> state
+    predict: Callable[[Any, Trajectory], jax.Array]  # (state, trajectory) -> b_t for every step, (H,)
+    update: Callable[[Any, Trajectory, jax.Array], Any]  # (state, trajectories with leading axis B, targets (B, H)) -> state
 
 
 def targets(reward: jax.Array, discount: float) -> jax.Array:
@@ -53,21 +45,16 @@ def _none() -> Baseline:
 
 
 class Average(NamedTuple):
-    """A decayed mean per cell.
+    """A decayed mean in each of n cells, which are times or states."""
 
-    Attributes:
-        total: sum of targets, (cells,).
-        visits: number of targets, (cells,).
-    """
-
-    total: jax.Array
-    visits: jax.Array
+    total: jax.Array  # sum of targets, (n,)
+    visits: jax.Array  # number of targets, (n,)
 
     def mean(self) -> jax.Array:
-        """The mean target in every cell, 0 where there was none, (cells,)."""
+        """The mean target in every cell, 0 where there was none, (n,)."""
         return self.total / jnp.maximum(self.visits, 1e-6)
 
-    def add(self, total: jax.Array, visits: jax.Array) -> Average:
+    def add(self, total: jax.Array, visits: jax.Array) -> "Average":
         """Adds the sums of a new batch; older batches count less."""
         return Average(DECAY * self.total + total, DECAY * self.visits + visits)
 
@@ -92,17 +79,11 @@ def _value(states: int) -> Baseline:
 
 
 class Fit(NamedTuple):
-    """The decayed normal equations of a least-squares fit and their solution.
+    """The decayed normal equations of a least-squares fit and their solution."""
 
-    Attributes:
-        gram: (D, D).
-        moment: (D,).
-        coefficient: the solution, (D,).
-    """
-
-    gram: jax.Array
-    moment: jax.Array
-    coefficient: jax.Array
+    gram: jax.Array  # (D, D)
+    moment: jax.Array  # (D,)
+    coefficient: jax.Array  # the solution, (D,)
 
 
 def _linear(environment: Environment) -> Baseline:

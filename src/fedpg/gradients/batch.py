@@ -6,8 +6,6 @@
 `fedpg.gradients.tabular` computes the same from visit counts, for small finite MDPs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -33,38 +31,23 @@ from fedpg.trees import Params
 class Choices:
     """How gradients are estimated."""
 
-    horizon: int
-    """H, the most steps of a trajectory."""
-    discount: float
-    """gamma, counted from time 0."""
-    batch_size: int = 1
-    """Trajectories per sample."""
-    baseline: str = "none"
-    """b(s_t, t), one of `baselines.NAMES`."""
-    normalise_advantages: bool = False
-    """Standardise advantages over each batch."""
-    importance: str = "trajectory"
-    """Kind of importance weight, one of `importance.KINDS`."""
-    weight_cap: float = 2.0
-    """Upper bound of truncated importance weights."""
-    watch_observations: bool = False
-    """Report the moments of the observations with the usage of a sample."""
+    horizon: int  # H, the most steps of a trajectory
+    discount: float  # gamma, counted from time 0
+    batch_size: int = 1  # trajectories per sample
+    baseline: str = "none"  # b(s_t, t), one of `baselines.NAMES`
+    normalise_advantages: bool = False  # standardise advantages over each batch
+    importance: str = "trajectory"  # kind of importance weight, one of `importance.KINDS`
+    weight_cap: float = 2.0  # upper bound of truncated importance weights
+    watch_observations: bool = False  # report the moments of the observations with the usage of a sample
 
 
 class Usage(NamedTuple):
-    """The cost and the return of a sample; usages add up.
+    """The cost and the return of a sample; usages add up."""
 
-    Attributes:
-        trajectories: number of trajectories, ().
-        env_steps: executed steps, ().
-        total_return: sum of undiscounted returns, ().
-        observations: `Moments` of the observations; () unless `Choices.watch_observations`.
-    """
-
-    trajectories: jax.Array
-    env_steps: jax.Array
-    total_return: jax.Array
-    observations: Any = ()
+    trajectories: jax.Array  # number of trajectories, ()
+    env_steps: jax.Array  # executed steps, ()
+    total_return: jax.Array  # sum of undiscounted returns, ()
+    observations: Any = ()  # `Moments` of the observations; () unless `Choices.watch_observations`
 
 
 def total_usage(usages: Usage) -> Usage:
@@ -74,15 +57,10 @@ def total_usage(usages: Usage) -> Usage:
 
 
 class Estimator(NamedTuple):
-    """Pure functions for one agent that draw samples and estimate g and F from them.
+    """Pure functions for one agent that draw samples and estimate g and F from them, with signatures as in `Problem`.
 
-    Attributes:
-        init_memory: () -> memory.
-        sample: (key, params, agent, memory) -> sample, memory.
-        gradient: (sample, params) -> mean of g(tau|params) over the batch.
-        weighted_gradient: (sample, params, behaviour) -> mean of F(params; tau, behaviour), Weights. Differentiable in
-            params through the weight as well as through g.
-        usage: sample -> Usage.
+    `gradient` is the mean of g(tau|params) over the sample, `weighted_gradient` the mean of F(params; tau, behaviour), which is
+    differentiable in params through the weight as well as through g.
     """
 
     init_memory: Callable[[], Any]
@@ -93,17 +71,11 @@ class Estimator(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B trajectories, with the baseline as it was when they were drawn.
+    """B trajectories, with the baseline as it was when they were drawn."""
 
-    Attributes:
-        trajectory: leading axis B.
-        baseline: b(s_t, t), (B, H).
-        scale: factor on every coefficient, (); 1 unless advantages are normalised.
-    """
-
-    trajectory: Trajectory
-    baseline: jax.Array
-    scale: jax.Array
+    trajectory: Trajectory  # leading axis B
+    baseline: jax.Array  # b(s_t, t), (B, H)
+    scale: jax.Array  # factor on every coefficient, (); 1 unless advantages are normalised
 
 
 Draw = Callable[[jax.Array, Params, Any], Trajectory]
@@ -173,11 +145,7 @@ def weighted_gradient(
 def estimator(environment: Environment | HostEnvironment, policy: Policy, choices: Choices, draw: Draw | None = None) -> Estimator:
     """The estimator whose samples are a `Batch` and whose memory is the state of the baseline.
 
-    Args:
-        environment: of all agents.
-        policy: what is learned.
-        choices: how gradients are estimated.
-        draw: draws the trajectories; None is `sampler(environment, policy, choices.horizon)`.
+    `draw` draws the trajectories; None is `sampler(environment, policy, choices.horizon)`.
     """
     draw = draw or sampler(environment, policy, choices.horizon)
     fitted = baselines.make(choices.baseline, environment, choices.horizon)

@@ -1,6 +1,4 @@
-"""J, grad J and the tables behind them of a finite MDP without sampling, for finite and infinite horizon."""
-
-from __future__ import annotations
+"""J, grad J and the tables of a policy in a finite MDP, computed without sampling, for finite and infinite horizon."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -45,7 +43,7 @@ def gradient(policy: Policy, params: Params, mdp: MDP, discount: float, horizon:
 
 
 class Tables(NamedTuple):
-    """A policy in a finite MDP. With d_t the distribution of s_t and Q_t, V_t the value of what is left of H steps at time t:
+    """The tables of a policy in a finite MDP. With d_t the distribution of s_t and Q_t the value of the remaining H - t steps:
 
     Attributes:
         probabilities: pi(a|s), (S, A).
@@ -84,19 +82,14 @@ def tables(mdp: MDP, log_probabilities: jax.Array, discount: float, horizon: int
 
 
 class Exact(NamedTuple):
-    """What a finite MDP and a policy that is a table allow.
+    """Exact solutions, for a finite MDP and a policy that is a table."""
 
-    Attributes:
-        table: what the params are, `Policy.table`.
-        solve: (params, mdp, temperature) -> Tables.
-    """
-
-    table: str
-    solve: Callable[[Params, MDP, Any], Tables]
+    table: str  # kind of the params, `Policy.table`
+    solve: Callable[[Params, MDP, Any], Tables]  # (params, mdp, temperature) -> Tables
 
 
 def exact(policy: Policy, discount: float, horizon: int | None) -> Exact | None:
-    """None unless the policy is a table."""
+    """The exact solutions of a policy; None unless it is a table."""
 
     def solve(params: Params, mdp: MDP, temperature: Any = 0.0) -> Tables:
         return tables(mdp, log_table(policy, params, *mdp.reward.shape), discount, horizon, temperature)

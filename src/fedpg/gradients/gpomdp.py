@@ -6,8 +6,6 @@
 Reference: Baxter & Bartlett, "Infinite-horizon policy-gradient estimation", 2001; section 3 of the paper.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
@@ -36,7 +34,7 @@ def returns_to_go(reward: jax.Array, discount: float) -> jax.Array:
 
 
 def coefficients(trajectory: Trajectory, baseline: jax.Array, discount: float) -> jax.Array:
-    """What multiplies grad log pi(a_t|s_t): G_t - gamma^t b_t, zero after the end. Shape (H,)."""
+    """The coefficients of grad log pi(a_t|s_t): c_t = G_t - gamma^t b_t, zero after the end. Shape (H,)."""
     horizon = trajectory.reward.shape[0]
     return (returns_to_go(trajectory.reward, discount) - discounts(discount, horizon) * baseline) * trajectory.mask
 
@@ -44,8 +42,3 @@ def coefficients(trajectory: Trajectory, baseline: jax.Array, discount: float) -
 def surrogate(policy: Policy, params: Params, trajectory: Trajectory, coefficient: jax.Array) -> jax.Array:
     """sum_t coefficient_t log pi(a_t|s_t): its gradient in params, coefficients held, is the estimator. Shape ()."""
     return jnp.sum(coefficient * log_probs(policy, params, trajectory))
-
-
-def gpomdp(policy: Policy, params: Params, trajectory: Trajectory, discount: float, baseline: jax.Array | float = 0.0) -> Params:
-    """g(tau | params) for one trajectory, with baseline values b_t, (H,)."""
-    return jax.grad(surrogate, 1)(policy, params, trajectory, coefficients(trajectory, jnp.asarray(baseline), discount))

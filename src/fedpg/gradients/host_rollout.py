@@ -1,10 +1,8 @@
-"""Trajectories of environments that run in Python: the policy stays in the jitted program, each step is one call out of it.
+"""Rollouts in environments that run in Python: the policy stays in the compiled program, each step is one call out of it.
 
-However many agents and seeds are vmapped around it, a step is *one* call for all of their lanes: that is what lets the host
-step them together. One array goes out and one comes back, because every further array costs as much again.
+A step is *one* call for the lanes of all agents and seeds that are vmapped around it, so the host can step them together. One
+array goes out and one comes back, because every further array costs as much again.
 """
-
-from __future__ import annotations
 
 import itertools
 import threading
@@ -21,14 +19,14 @@ from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
 MOST_SESSIONS = 2**20
-"""Numbers of sessions repeat after this many: a float32 must hold them exactly."""
+"""Session numbers repeat after this many: a float32 must hold them exactly."""
 
 
 class Sessions:
-    """The sessions of one host that are under way, by number.
+    """The open sessions of one host, by number.
 
-    The number travels through the program from call to call. It makes every call depend on the one before it, so that the
-    compiler cannot reorder them, and it keeps samples apart that the compiler runs at the same time.
+    The number is passed through the program from call to call. It makes every call depend on the one before, so that the
+    compiler cannot reorder them, and it separates samples that the compiler runs at the same time.
     """
 
     def __init__(self, host: Host, horizon: int) -> None:

@@ -5,8 +5,6 @@
 is the derivative of F(th' ; tau, th) at th' = th along v: one `jax.jvp`, no Hessian, no finite difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

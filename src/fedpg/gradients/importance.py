@@ -7,11 +7,9 @@ Kinds of weight:
     trajectory       the full product above: the paper
     prefix           reward r_h (and baseline b_h) weighted by the product up to h only: unbiased, lower variance
     truncated        min(w, cap): biased, bounded
-    truncated-prefix both: the product up to h, cut at cap
+    truncated-prefix both: the product up to h, at most cap
     self-normalised  w divided by the batch's mean weight: consistent; with one trajectory per batch it is 1
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -25,23 +23,16 @@ from fedpg.gradients.rollout import Trajectory
 KINDS = ("trajectory", "prefix", "truncated", "truncated-prefix", "self-normalised")
 PREFIX_KINDS = ("prefix", "truncated-prefix")
 LARGEST_LOG = 60.0
-"""Weights are cut at e^60, far beyond use, so that products with returns do not overflow float32."""
+"""Weights are capped at e^60, so that products with returns do not overflow float32."""
 
 
 class Weights(NamedTuple):
-    """Sums over trajectories from which mean, max and effective sample size of w are computed; they add up.
+    """Statistics of importance weights, from which their mean, maximum and effective sample size follow; they add up."""
 
-    Attributes:
-        count: number of weights.
-        total: sum of w. Here w is cut at e^40, so that squares stay finite.
-        squares: sum of w^2. The effective sample size is total^2 / squares, at most count.
-        largest: max of w.
-    """
-
-    count: jax.Array
-    total: jax.Array
-    squares: jax.Array
-    largest: jax.Array
+    count: jax.Array  # number of weights
+    total: jax.Array  # sum of w, here capped at e^40, so that squares stay finite
+    squares: jax.Array  # sum of w^2; the effective sample size is total^2 / squares, at most count
+    largest: jax.Array  # max of w
 
 
 def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
@@ -57,13 +48,13 @@ def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
 def prefix_coefficients(
     trajectory: Trajectory, log_ratio: jax.Array, baseline: jax.Array, discount: float, largest_log: float = LARGEST_LOG
 ) -> jax.Array:
-    """What multiplies grad log pi_th'(a_t|s_t) in F with prefix weights cut at e^largest_log, for one trajectory. Shape (H,)."""
+    """The coefficients of grad log pi_th'(a_t|s_t) in F with prefix weights of at most e^largest_log, for one trajectory. Shape (H,)."""
     prefix = jnp.exp(jnp.minimum(jnp.cumsum(log_ratio), largest_log)) * trajectory.mask
     weighted = prefix * discounts(discount, trajectory.reward.shape[0])
     return suffix_sums(weighted * trajectory.reward) - weighted * baseline
 
 
 def statistics(log_ratios: jax.Array) -> Weights:
-    """The sums of a batch of (B, H) log ratios."""
+    """The statistics of a batch, from its (B, H) log ratios."""
     w = jnp.exp(jnp.minimum(jnp.sum(log_ratios, axis=-1), 40.0))
     return Weights(jnp.asarray(w.size, w.dtype), jnp.sum(w), jnp.sum(w * w), jnp.max(w))

@@ -1,6 +1,4 @@
-"""One trajectory: the policy in one agent's environment for at most H steps, masked after its end."""
-
-from __future__ import annotations
+"""Rollouts: one trajectory of a policy in the environment of one agent, at most H steps, masked after its end."""
 
 from typing import Any, NamedTuple
 
@@ -14,19 +12,12 @@ from fedpg.trees import Params
 
 
 class Trajectory(NamedTuple):
-    """tau = (s_0, a_0, r_0, ...), padded to H steps.
+    """tau = (s_0, a_0, r_0, ...), padded to H steps."""
 
-    Attributes:
-        observation: (H, ...).
-        action: (H, ...).
-        reward: (H,), zero after the end.
-        mask: (H,), 1 for executed steps, 0 after the end.
-    """
-
-    observation: jax.Array
-    action: jax.Array
-    reward: jax.Array
-    mask: jax.Array
+    observation: jax.Array  # (H, ...)
+    action: jax.Array  # (H, ...)
+    reward: jax.Array  # (H,), zero after the end
+    mask: jax.Array  # (H,), 1 for executed steps, 0 after the end
 
 
 def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Array, params: Params, agent: Any) -> Trajectory:
@@ -39,7 +30,7 @@ def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Arr
         state, observation, alive = carry
         action = policy.act(noise[0], params, observation)
         after = environment.transition(noise[1], state, action, agent)
-        # An ended episode stands still: its state could otherwise run off to infinity and spoil the masked sums.
+        # An ended episode stands still: its state could otherwise diverge and make the masked sums NaN.
         state = trees.select(alive, after.state, state)
         row = Trajectory(observation, action, jnp.where(alive, after.reward, 0.0), alive.astype(after.reward.dtype))
         observation = jnp.where(alive, after.observation, observation)

@@ -9,8 +9,6 @@ The exact forms replace the sample by the occupancy x and the advantages A of th
     surrogate   sum_s x(s) sum_a pi_b(a|s) clip(pi_th(a|s) / pi_b(a|s)) A(s,a)
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -30,29 +28,18 @@ LEAST = 1e-8
 
 
 class Surrogate(NamedTuple):
-    """The surrogate of a sample.
+    """The surrogate of a sample."""
 
-    Attributes:
-        value: of the surrogate, ().
-        length: mean number of steps of a trajectory; for the exact form sum_t gamma^t, ().
-        largest: max |c_t|, ().
-    """
-
-    value: jax.Array
-    length: jax.Array
-    largest: jax.Array
+    value: jax.Array  # ()
+    length: jax.Array  # mean number of steps of a trajectory; for the exact form sum_t gamma^t, ()
+    largest: jax.Array  # max |c_t|, ()
 
 
 class Divergence(NamedTuple):
-    """The divergence between two policies in the states of a sample.
+    """The divergence between two policies in the states of a sample."""
 
-    Attributes:
-        mean: of KL over states, ().
-        root: mean of sqrt(max(KL, 1e-8)), ().
-    """
-
-    mean: jax.Array
-    root: jax.Array
+    mean: jax.Array  # of KL over states, ()
+    root: jax.Array  # mean of sqrt(max(KL, 1e-8)), ()
 
 
 def clipped(log_ratio: jax.Array) -> jax.Array:
@@ -69,10 +56,9 @@ def _mean_divergence(divergences: jax.Array, visits: jax.Array) -> Divergence:
 
 def of_batch(policy: Policy, params: Params, behaviour: Params, batch: Batch, discount: float) -> Surrogate:
     """The surrogate of a batch drawn with `behaviour`."""
-    trajectories, count = batch.trajectory.mask.shape[0], batch.trajectory.mask
-    coefficient = batch.scale * batch_coefficients(batch, discount)
+    mask, coefficient = batch.trajectory.mask, batch.scale * batch_coefficients(batch, discount)
     value = jnp.sum(clipped(log_ratios(policy, params, behaviour, batch)) * coefficient)
-    return Surrogate(value / trajectories, jnp.sum(count) / trajectories, jnp.max(jnp.abs(coefficient)))
+    return Surrogate(value / len(mask), jnp.sum(mask) / len(mask), jnp.max(jnp.abs(coefficient)))
 
 
 def divergence_of_batch(outputs: Outputs, params: Params, other: Params, batch: Batch) -> Divergence:

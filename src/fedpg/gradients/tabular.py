@@ -11,8 +11,6 @@ random numbers in the same order as `rollout`: both visit the same states and ta
 probabilities. A finite MDP never ends: every trajectory has H steps.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
@@ -40,30 +38,17 @@ MOST_STATES = 64
 
 
 class Visits(NamedTuple):
-    """A sample: the visit tables of B trajectories.
+    """A sample: the visit tables of B trajectories."""
 
-    Attributes:
-        count: n, (B, S, A).
-        coefficient: C, (B, S, A).
-        total_return: undiscounted, (B,).
-    """
-
-    count: jax.Array
-    coefficient: jax.Array
-    total_return: jax.Array
+    count: jax.Array  # n, (B, S, A)
+    coefficient: jax.Array  # C, (B, S, A)
+    total_return: jax.Array  # undiscounted, (B,)
 
 
 def applies(environment: Any, policy: Policy, choices: Choices) -> bool:
     """Whether visit counts suffice and are faster: a small finite MDP, actions drawn by `pick`, nothing that depends on time."""
-    suffice = (
-        is_tabular(environment)
-        and policy.draw is uniforms
-        and choices.baseline in BASELINES
-        and choices.importance not in importance.PREFIX_KINDS
-        and not choices.normalise_advantages
-        and not choices.watch_observations
-    )
-    if not suffice:
+    needs_time = choices.importance in importance.PREFIX_KINDS or choices.normalise_advantages or choices.watch_observations
+    if needs_time or choices.baseline not in BASELINES or policy.draw is not uniforms or not is_tabular(environment):
         return False
     states, actions = environment.observation_space.n, environment.action_space.n
     return states <= MOST_STATES and states * actions <= MOST_CELLS * choices.horizon * choices.batch_size
@@ -121,21 +106,13 @@ def estimator(environment: Environment, policy: Policy, choices: Choices) -> Est
 
 
 class Sums(NamedTuple):
-    """Sums over the visits of one trajectory; 1_t[s,a] = 1{s_t=s, a_t=a}.
+    """Sums over the visits of one trajectory; 1_t[s,a] = 1{s_t=s, a_t=a}. `discounts` and `targets` are () without a baseline."""
 
-    Attributes:
-        visits: n = sum_t 1_t, (S, A).
-        returns: sum_t 1_t G_t, (S, A).
-        discounts: sum_t 1_t gamma^t, (S, A); () unless a baseline needs it.
-        targets: sum_t 1{s_t=s} sum_{h>=t} gamma^(h-t) r_h, (S,); () likewise.
-        total_return: sum_t r_t, ().
-    """
-
-    visits: jax.Array
-    returns: jax.Array
-    discounts: Any
-    targets: Any
-    total_return: jax.Array
+    visits: jax.Array  # n = sum_t 1_t, (S, A)
+    returns: jax.Array  # sum_t 1_t G_t, (S, A)
+    discounts: Any  # sum_t 1_t gamma^t, (S, A)
+    targets: Any  # sum_t 1{s_t=s} sum_{h>=t} gamma^(h-t) r_h, (S,)
+    total_return: jax.Array  # sum_t r_t, ()
 
 
 def rollout_sums(

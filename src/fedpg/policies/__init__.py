@@ -1,7 +1,5 @@
 """Policies: what an agent does. `make` knows them by name; `custom` makes one from a user's three functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax
@@ -19,9 +17,7 @@ TABLES: dict[str, Callable[..., Policy]] = {"softmax": softmax, "direct": direct
 NETWORKS: dict[str, Callable[..., Policy]] = {"categorical": categorical, "gaussian": gaussian}
 
 
-def make(
-    name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None = None, scaled: bool = False
-) -> Policy:
+def make(name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None = None, scaled: bool = False) -> Policy:
     """The policy called `name` for `environment`.
 
     Args:

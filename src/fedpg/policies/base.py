@@ -1,11 +1,9 @@
-"""The contract of a policy: pure functions of its params, written for one observation.
+"""The contract of a policy: pure functions of params, written for one observation.
 
 init(key)                     -> params
 sample(key, params, obs)      -> action
 log_prob(params, obs, action) -> ()
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,9 +26,9 @@ class Policy(NamedTuple):
         draw: (key, n) -> the randomness of n actions, leading axis n. The default splits the key, so that `act`
             is then simply `sample(key, params, observation)`.
         project: params -> the nearest allowed params; called after every update.
-        free: a direction -> the same with zeros where gradients do not move the params.
-        outputs: (params, observation) -> what describes pi(.|s), see `fedpg.policies.distributions`; None: only log_prob is known.
-        table: "softmax" or "direct" if the params are nothing but one table over (state, action), else "".
+        free: direction -> the same with zeros where gradients do not move the params.
+        outputs: (params, observation) -> logits or `Normal`, see `fedpg.policies.distributions`; None: only log_prob is known.
+        table: "softmax" or "direct" if the params are one table over (state, action), else "".
     """
 
     init: Callable[[jax.Array], Params]
@@ -52,7 +50,7 @@ def custom(
     sample: Callable[[jax.Array, Params, jax.Array], jax.Array],
     log_prob: Callable[[Params, jax.Array, jax.Array], jax.Array],
 ) -> Policy:
-    """A policy from a user's own three functions."""
+    """A policy from three functions of the user."""
     return Policy(init, sample, log_prob)
 
 

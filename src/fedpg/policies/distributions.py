@@ -1,9 +1,7 @@
-"""What describes pi(.|s), and how far two such descriptions are apart.
+"""Distributions of actions as a policy outputs them, and the divergence between two of them.
 
 A policy's `outputs` are logits, (A,), for discrete actions and a `Normal` for continuous ones.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +15,7 @@ from fedpg.trees import Params
 
 
 class Normal(NamedTuple):
-    """Independent normal entries.
+    """A normal distribution with independent entries.
 
     Attributes:
         mean: (D,).
@@ -33,7 +31,7 @@ Outputs = Callable[[Params, jax.Array], Any]
 
 
 def outputs_of(policy: Policy, actions: Space) -> Outputs | None:
-    """The policy's outputs; discrete ones that give none are asked for every action; None where nothing is known."""
+    """The outputs of a policy; for discrete actions also from log_prob of every action; None if they are not known."""
     if policy.outputs is not None or not isinstance(actions, Discrete):
         return policy.outputs
     every = jnp.arange(actions.n)

@@ -1,7 +1,5 @@
 """Tanh networks: categorical for discrete actions (the paper: 8x8), Gaussian for continuous ones (the paper: 32x32)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -6,8 +6,6 @@ Mean and deviation are params like the others: importance weights and Hessian-ve
 do not move them (`free`); the server sets them, see `fedpg.algorithms.wrappers.observation_scaling`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -25,26 +23,16 @@ SMALLEST = 1e-6
 
 
 class Scale(NamedTuple):
-    """The scale of observations.
-
-    Attributes:
-        mean: of each entry, like an observation.
-        deviation: likewise.
-    """
+    """The mean and deviation of each entry of an observation, like an observation."""
 
     mean: jax.Array
     deviation: jax.Array
 
 
 class Scaled(NamedTuple):
-    """Params of a policy on scaled observations.
+    """Params of a policy on scaled observations."""
 
-    Attributes:
-        inner: params of the policy inside.
-        scale: of its observations.
-    """
-
-    inner: Params
+    inner: Params  # of the policy inside
     scale: Scale
 
 

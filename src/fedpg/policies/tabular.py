@@ -1,6 +1,4 @@
-"""Policies stored as a table over (state, action)."""
-
-from __future__ import annotations
+"""Policies that are a table over (state, action)."""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +28,7 @@ def simplex_projection(rows: jax.Array, floor: float = 0.0) -> jax.Array:
     Reference: Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, on rows shifted by the floor.
     """
     n = rows.shape[-1]
-    rows = rows - jnp.max(rows, axis=-1, keepdims=True)  # the projection does not change, large entries lose no digits
+    rows = rows - jnp.max(rows, axis=-1, keepdims=True)  # does not change the projection; large entries lose no digits
     mass = 1.0 - n * floor
     ordered = jnp.sort(rows - floor, axis=-1)[..., ::-1]
     excess = (jnp.cumsum(ordered, axis=-1) - mass) / jnp.arange(1, n + 1)
@@ -42,8 +40,8 @@ def simplex_projection(rows: jax.Array, floor: float = 0.0) -> jax.Array:
 def direct(environment: Environment, floor: float = 1e-3) -> Policy:
     """pi(a|s) = probabilities[s,a], kept on the simplex by projection. Params: {"probabilities": (S, A)}.
 
-    The floor keeps every action possible: score functions and importance weights divide by probabilities. log pi is that
-    of the normalised row, so that scores have mean zero; projection undoes the part of a step that this changes.
+    The floor keeps every action possible, because score functions and importance weights divide by probabilities. log pi is
+    computed from the normalised row, so that scores have mean zero; projection undoes the part of a step that this changes.
     """
     states, actions = environment.observation_space.n, environment.action_space.n
     floor = min(floor, 0.1 / actions)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fedpg.envs.mujoco
-from fedpg.envs.mujoco import BACKENDS, TASKS, MujocoOptions, world
+from fedpg.envs.mujoco import BACKENDS, TASKS, MujocoOptions, federation
 from fedpg.errors import UserError
-from helpers.robots import furnished, session, starts
+from helpers.robots import ready, session, starts
 
 LANES = 6
 
@@ -22,7 +22,7 @@ def actions(name: str, steps: int, lanes: int = LANES) -> np.ndarray:
 
 def test_ended_lanes_stand_still() -> None:
     """Reward 0 and the same observation for ever after; the others go on as if alone."""
-    made, _ = furnished("hopper", 3, 0.5, vary="all")
+    made, _ = ready("hopper", 3, 0.5, vary="all")
     index, start, moves = [0, 1, 2, 2, 1, 0], starts("hopper", LANES), actions("hopper", 80)
     together, last, over = session(made, index, start), None, np.zeros(LANES, bool)
     alone = [session(made, [i], row[None]) for i, row in zip(index, start, strict=True)]
@@ -45,8 +45,8 @@ def test_ended_lanes_stand_still() -> None:
 
 @pytest.mark.parametrize("vary", ["start", "physics+body"])
 def test_sessions_do_not_disturb_each_other(vary: str) -> None:
-    """Two open at once, in turn, and a third on a fleet that was used before: each as if alone."""
-    made, _ = furnished("halfcheetah", 3, 1.0, vary=vary)
+    """Two open at once, in turn, and a third on simulations that were used before: each as if alone."""
+    made, _ = ready("halfcheetah", 3, 1.0, vary=vary)
     moves, index = actions("halfcheetah", 8), [0, 1, 2, 0, 1, 2]
 
     def run(*which: tuple[list[int], np.ndarray]) -> list[np.ndarray]:
@@ -65,7 +65,7 @@ def test_sessions_do_not_disturb_each_other(vary: str) -> None:
 
 
 def test_the_order_of_lanes_does_not_matter() -> None:
-    made, _ = furnished("walker2d", 4, 1.0, vary="all+speed+conflict")
+    made, _ = ready("walker2d", 4, 1.0, vary="all+speed+conflict")
     index, start, moves = np.array([3, 0, 2, 1, 0, 3]), starts("walker2d", LANES), actions("walker2d", 30)
     order = np.array([4, 2, 0, 5, 1, 3])
     one, other = session(made, index, start), session(made, index[order], start[order])
@@ -78,7 +78,7 @@ def test_the_order_of_lanes_does_not_matter() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e12])
 def test_a_lane_that_cannot_start_fails_alone(bad: float) -> None:
     """It ends at its first step with reward NaN and is named once; its neighbours do not notice."""
-    made, _ = furnished("halfcheetah", 3)
+    made, _ = ready("halfcheetah", 3)
     start, moves = starts("halfcheetah", 4), actions("halfcheetah", 3, 4)
     expected = session(made, [0, 1, 1, 2], start)
     broken = start.copy()
@@ -102,7 +102,7 @@ def test_a_lane_that_cannot_start_fails_alone(bad: float) -> None:
 def test_a_lane_that_becomes_unstable_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
     """Motors a million times too strong; MuJoCo neither prints nor leaves a log file behind."""
     monkeypatch.chdir(tmp_path)
-    made, _ = furnished("swimmer", 2, gain=(1.0, 1e6))
+    made, _ = ready("swimmer", 2, gain=(1.0, 1e6))
     running, last = session(made, [0, 1], starts("swimmer", 2)), None
     for move in actions("swimmer", 20, 2):
         last, after = running.observation, running.step(move)
@@ -117,7 +117,7 @@ def test_a_lane_that_becomes_unstable_fails(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_action_that_is_not_finite_ends_its_lane_silently() -> None:
-    made, _ = furnished("hopper", 2)
+    made, _ = ready("hopper", 2)
     running, moves = session(made, [0, 1], starts("hopper", 2)), actions("hopper", 3, 2)
     first = running.step(moves[0]).observation
     moves[1, 1, 2] = np.nan
@@ -132,16 +132,16 @@ def test_an_action_that_is_not_finite_ends_its_lane_silently() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_without_mujoco_one_line_says_what_to_install(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for part in ("batch", "fleet", "models", "mjx"):
+    for part in ("batch", "models", "mjx"):
         monkeypatch.delitem(sys.modules, f"fedpg.envs.mujoco.{part}", raising=False)
         monkeypatch.delattr(fedpg.envs.mujoco, part, raising=False)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(UserError, match=r"^hopper needs MuJoCo: pip install 'fedpg\[mujoco\]'$"):
-        world("hopper", 2, 0.0, MujocoOptions(), backend)
+        federation("hopper", 2, 0.0, MujocoOptions(), backend)
 
 
 def test_names_are_checked() -> None:
     with pytest.raises(UserError, match="unknown env 'hoper': did you mean 'hopper'"):
-        world("hoper", 2, 0.0, MujocoOptions())
+        federation("hoper", 2, 0.0, MujocoOptions())
     with pytest.raises(UserError, match="unknown backend 'gpu'"):
-        world("hopper", 2, 0.0, MujocoOptions(), "gpu")
+        federation("hopper", 2, 0.0, MujocoOptions(), "gpu")

@@ -15,7 +15,7 @@ import pytest
 from fedpg.envs.mujoco import TASKS
 from fedpg.envs.mujoco.models import asset
 from fedpg.envs.mujoco.tasks import start
-from helpers.robots import furnished, largest_difference, peer, place, session, starts
+from helpers.robots import largest_difference, peer, place, ready, session, starts
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MuJoCo on half_cheetah.xml, Gymnasium on stepping past the end
 ENDS = {"halfcheetah": 0, "walker2d": 5, "hopper": 5, "swimmer": 0}
@@ -24,7 +24,7 @@ ENDS = {"halfcheetah": 0, "walker2d": 5, "hopper": 5, "swimmer": 0}
 @pytest.mark.parametrize("name", TASKS)
 def test_equals_gymnasium(name: str) -> None:
     """300 steps through many episodes: to the bit, apart from the order in which a reward is summed."""
-    worst, ends = largest_difference(furnished(name)[0], peer(name), name)
+    worst, ends = largest_difference(ready(name)[0], peer(name), name)
     assert worst < 1e-12
     assert ends >= ENDS[name]
 
@@ -52,10 +52,10 @@ def test_equals_gymnasium_with_an_edited_model(name: str) -> None:
     model.geom_friction[:, 0] *= factors["friction"]
     model.actuator_gear *= factors["gain"]
     mujoco.mj_setConst(model, mujoco.MjData(model))
-    worst, ends = largest_difference(furnished(name, **factors)[0], peer(name, model), name)
+    worst, ends = largest_difference(ready(name, **factors)[0], peer(name, model), name)
     assert worst < 1e-6
     assert ends >= ENDS[name]
-    assert largest_difference(furnished(name)[0], peer(name, model), name, 5)[0] > 1e-3
+    assert largest_difference(ready(name)[0], peer(name, model), name, 5)[0] > 1e-3
 
 
 def stretched_xml(name: str, factor: float, folder: Path) -> mujoco.MjModel:
@@ -80,14 +80,14 @@ def stretched_xml(name: str, factor: float, folder: Path) -> mujoco.MjModel:
 @pytest.mark.parametrize("name", ["walker2d", "hopper"])
 def test_equals_gymnasium_with_other_legs(name: str, factor: float, tmp_path: Path) -> None:
     """Against an XML with the legs changed by hand. Rounding of the XML's numbers is all that may differ."""
-    worst, ends = largest_difference(furnished(name, limb_length=factor)[0], peer(name, stretched_xml(name, factor, tmp_path)), name)
+    worst, ends = largest_difference(ready(name, limb_length=factor)[0], peer(name, stretched_xml(name, factor, tmp_path)), name)
     assert worst < 1e-6
     assert ends >= ENDS[name]
 
 
 def first_steps(name: str, actions: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, list[dict]]:
     """Observations and rewards of agent 0, and what Gymnasium says when it gets action + offset."""
-    made, _ = furnished(name, **options)
+    made, _ = ready(name, **options)
     begin = starts(name, 1)
     ours, env = session(made, [0], begin), peer(name)
     place(env, begin[0])

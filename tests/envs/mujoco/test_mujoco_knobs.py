@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from fedpg.envs.mujoco import PRESETS, SPREAD, TASKS, Knobs, MujocoOptions, knobs
+from fedpg.envs.mujoco import TASKS, Knobs, MujocoOptions, knobs
+from fedpg.envs.mujoco.options import NAMES, PRESETS, SPREAD
 from fedpg.errors import UserError
 
 AGENTS = 5
@@ -18,22 +19,22 @@ CHEETAH = TASKS["halfcheetah"]
 
 def made(heterogeneity: float = 1.0, agents: int = AGENTS, seed: int = 0, task: Any = CHEETAH, **options: Any) -> Knobs:
     values = knobs(jax.random.key(seed), agents, heterogeneity, MujocoOptions(**options), task)
-    assert all(value.shape == (agents,) for value in values)
+    assert all(value.shape == (agents,) for value in jax.tree.leaves(values))
     return jax.tree.map(np.asarray, values)
 
 
 def differing(values: Knobs) -> set[str]:
-    return {name for name in Knobs._fields if len(set(getattr(values, name).tolist())) > 1}
+    return {name for name in NAMES if len(set(getattr(values, name).tolist())) > 1}
 
 
-@pytest.mark.parametrize("vary", [*PRESETS, *Knobs._fields])
+@pytest.mark.parametrize("vary", [*PRESETS, *NAMES])
 @pytest.mark.parametrize("name", TASKS)
 def test_presets_spread_what_they_say(name: str, vary: str) -> None:
     """Nothing at 0, exactly the named knobs at 1 and beyond; whatever is not spread is the task's own."""
     named = set(PRESETS.get(vary, (vary,)))
     nominal = made(0.0, task=TASKS[name], vary=vary)
     assert differing(nominal) == set()
-    for name_of, value in nominal._asdict().items():
+    for name_of, value in vars(nominal).items():
         default = getattr(MujocoOptions(), name_of)
         expected = {"start_range": TASKS[name].start_range}.get(name_of, default)
         if name_of == "target_speed" and name_of in named:
@@ -63,7 +64,7 @@ def test_how_far_each_knob_is_spread() -> None:
         np.testing.assert_allclose(np.sort(values.target_speed), CHEETAH.speed * (1 + place), atol=1e-6)
         np.testing.assert_allclose(np.sort(values.direction), 1.0 + place - h, atol=1e-6)
     assert made(1.0, vary="conflict").direction.min() == -1.0
-    assert set(SPREAD) == set(Knobs._fields)
+    assert set(SPREAD) == set(NAMES)
 
 
 def test_knobs_are_dealt_in_independent_orders() -> None:
@@ -94,7 +95,7 @@ def test_lists_and_numbers() -> None:
 
 @pytest.mark.parametrize("vary", PRESETS)
 def test_one_agent_alone_is_the_nominal_one(vary: str) -> None:
-    for one, nominal in zip(made(3.0, 1, vary=vary), made(0.0, 1, vary=vary), strict=True):
+    for one, nominal in zip(*map(jax.tree.leaves, (made(3.0, 1, vary=vary), made(0.0, 1, vary=vary))), strict=True):
         np.testing.assert_array_equal(one, nominal)
 
 
@@ -113,7 +114,7 @@ def test_knobs_are_traced() -> None:
     options = MujocoOptions(vary="+".join(SPREAD))
     seeds = jax.jit(jax.vmap(lambda key: knobs(key, AGENTS, 1.0, options, CHEETAH)))(keys)
     one = knobs(keys[1], AGENTS, 1.0, options, CHEETAH)
-    for a, b in zip(seeds, one, strict=True):
+    for a, b in zip(jax.tree.leaves(seeds), jax.tree.leaves(one), strict=True):
         np.testing.assert_allclose(a[1], b, rtol=1e-6)
 
 

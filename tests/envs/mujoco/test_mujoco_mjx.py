@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.envs.mujoco import TASKS, MujocoOptions, world
+from fedpg.envs.mujoco import TASKS, MujocoOptions, federation
 from fedpg.gradients.rollout import rollout
 from fedpg.policies import make
-from helpers.robots import furnished, session
+from helpers.robots import ready, session
 
 # MJX takes long to compile: halfcheetah, which integrates once a step and not four times, is the one that runs everywhere.
 QUICK = [pytest.param(name, marks=[] if name == "halfcheetah" else pytest.mark.slow) for name in TASKS]
@@ -21,14 +21,14 @@ STEPS, AGENTS, LANES = 20, 3, 6
 FIRST = 1e-4
 """Allowed in float32 after one step, in any lane."""
 TWENTIETH = {"halfcheetah": 2e-2, "walker2d": 1e-3, "hopper": 1e-4, "swimmer": 1e-4}
-"""Allowed in float32 after 20, for half of the lanes. See `fedpg.envs.mujoco.mjx` for what was measured."""
+"""Allowed in float32 after 20, for half of the lanes. See docs/mujoco.md for what was measured."""
 OPTIONS: dict[str, Any] = {"vary": "all", "target_speed": (np.inf, 1.0, np.inf), "direction": (1.0, 1.0, -1.0)}
 
 
 def both(name: str, first: float, twentieth: float) -> None:
     """Three agents, six lanes each, on both backends; vmapped over agents and over lanes as the engine does."""
     task = TASKS[name]
-    (batch, members), (other, agents) = (furnished(name, AGENTS, 0.7, backend, **OPTIONS) for backend in ("batch", "mjx"))
+    (batch, members), (other, agents) = (ready(name, AGENTS, 0.7, backend, **OPTIONS) for backend in ("batch", "mjx"))
     keys = jax.random.split(jax.random.key(1), (AGENTS, LANES))
     start = jax.vmap(jax.vmap(batch.environment.start, (0, None)))(keys, members.start)
     running = session(batch, np.repeat(np.arange(AGENTS), LANES), np.asarray(start).reshape(AGENTS * LANES, -1))
@@ -71,21 +71,21 @@ def test_equals_mujoco_in_float64(name: str) -> None:
 def test_only_what_differs_travels_with_the_agents() -> None:
     """Axes (seeds, N); identical agents carry nothing, and gravity alone is one leaf."""
     for vary, h, expected in (("all", 0.0, set()), ("start", 1.0, set()), ("gravity", 1.0, {".opt.gravity"})):
-        made = world("hopper", 3, h, MujocoOptions(vary=vary), "mjx")
-        knobs = jax.vmap(made.agents_of)(jax.random.split(jax.random.key(0), 2))
+        made = federation("hopper", 3, h, MujocoOptions(vary=vary), "mjx")
+        knobs = jax.vmap(made.agents)(jax.random.split(jax.random.key(0), 2), jnp.arange(2))
         agents = made.prepare(jax.tree.map(np.asarray, knobs))
         assert set(agents.leaves) == expected
         assert all(leaf.shape[:2] == (2, 3) for leaf in jax.tree.leaves(agents))
-        np.testing.assert_array_equal(agents.start_range, knobs.start_range)
+        np.testing.assert_array_equal(agents.knobs.start_range, knobs.start_range)
     np.testing.assert_allclose(agents.leaves[".opt.gravity"][..., 2], -9.81 * knobs.gravity, rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_rollouts() -> None:
     """Under vmap over seeds, agents and trajectories; an action that is not finite ends its lane with reward NaN."""
-    made = world("halfcheetah", 2, 1.0, MujocoOptions(vary="mass"), "mjx")
+    made = federation("halfcheetah", 2, 1.0, MujocoOptions(vary="mass"), "mjx")
     environment, policy = made.environment, make("gaussian", made.environment)
-    knobs = jax.vmap(made.agents_of)(jax.random.split(jax.random.key(0), 2))
+    knobs = jax.vmap(made.agents)(jax.random.split(jax.random.key(0), 2), jnp.arange(2))
     agents = made.prepare(jax.tree.map(np.asarray, knobs))
     keys = jax.random.split(jax.random.key(1), (2, 2, 3))
     params = policy.init(jax.random.key(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import mujoco
@@ -10,7 +11,7 @@ import pytest
 
 from fedpg.envs.mujoco import TASKS
 from fedpg.envs.mujoco.models import FACTORS, asset, build, build_all, lowest
-from fedpg.envs.mujoco.options import Knobs
+from fedpg.envs.mujoco.options import NAMES, Knobs
 from fedpg.errors import UserError
 
 LEGGED = ["halfcheetah", "walker2d", "hopper"]
@@ -150,9 +151,9 @@ def test_the_same_factors_are_the_same_model() -> None:
 
 def test_impossible_models_are_user_errors() -> None:
     """However large the heterogeneity, what cannot be built is said in one line."""
-    knobs = Knobs(**{name: np.ones(2) for name in Knobs._fields})
+    knobs = Knobs(**{name: np.ones(2) for name in NAMES})
     for bad in (np.inf, 0.0, np.nan):
         for name in FACTORS:
             with pytest.raises(UserError, match=rf"MuJoCo cannot make a hopper with .*{name} (inf|0|nan).*less heterogeneity") as error:
-                build_all(TASKS["hopper"], knobs._replace(**{name: np.array([1.0, bad])}))
+                build_all(TASKS["hopper"], dataclasses.replace(knobs, **{name: np.array([1.0, bad])}))
             assert "\n" not in str(error.value)

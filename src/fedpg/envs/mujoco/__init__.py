@@ -4,8 +4,6 @@ Two backends share one set of formulas (`tasks`): `batch`, MuJoCo itself on the 
 MuJoCo is imported only when a federation is made.
 """
 
-from __future__ import annotations
-
 import functools
 
 from fedpg.envs.base import Federation

@@ -3,8 +3,6 @@
 Numbers are float64 and equal Gymnasium's, step by step. Lanes that have ended are not stepped.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections import defaultdict
@@ -123,7 +121,7 @@ class BatchHost:
         self._knobs = jax.tree.map(lambda x: np.asarray(x, np.float64), knobs)
         self._idle.clear()
 
-    def reset(self, index: np.ndarray, start: np.ndarray) -> BatchSession:
+    def reset(self, index: np.ndarray, start: np.ndarray) -> "BatchSession":
         """Starts lanes; start[l], (nq + nv,), is added to the start of the model."""
         index = np.array(index)
         with self._lock:

@@ -3,14 +3,8 @@
 MuJoCo compiles each agent's model on the host, because MJX does not recompute derived constants. The numbers in which any
 two agents differ belong to the agent; all others are constants of the program.
 
-Difference to MuJoCo itself (64 lanes of 8 agents that differ in everything, random actions, largest error of any
-observation or reward): in float64 4e-13 after the first step. In float32 5e-5 after the first step in any lane; after 20
-steps, for half of the lanes, 2e-3 (halfcheetah), 5e-5 (walker2d), 5e-6 (hopper), 1e-6 (swimmer). Contacts amplify rounding:
-the worst lanes of halfcheetah have diverged by then. In walker2d fewer than one step in a hundred needs more than `ITERATIONS`;
-its velocities are then off by up to 0.1. With 8 and 8 they agreed to 3e-13 in float64.
+docs/mujoco.md says how far its numbers are from those of MuJoCo itself.
 """
-
-from __future__ import annotations
 
 import contextlib
 import io
@@ -36,28 +30,17 @@ LS_ITERATIONS = 8
 
 
 class State(NamedTuple):
-    """The state between two steps; MJX's own data would be copied whole at every step of a rollout.
+    """The state between two steps; MJX's own data would be copied whole at every step of a rollout."""
 
-    Attributes:
-        qpos: positions, (nq,).
-        qvel: velocities, (nv,).
-        warmstart: the last acceleration, where the solver starts, (nv,).
-    """
-
-    qpos: jax.Array
-    qvel: jax.Array
-    warmstart: jax.Array
+    qpos: jax.Array  # positions, (nq,)
+    qvel: jax.Array  # velocities, (nv,)
+    warmstart: jax.Array  # the last acceleration, where the solver starts, (nv,)
 
 
 class Agent(NamedTuple):
-    """One agent.
+    """One agent."""
 
-    Attributes:
-        leaves: the numbers of its model that agents differ in, by their name in MJX's model; may be empty.
-        knobs: its constants.
-    """
-
-    leaves: dict[str, jax.Array]
+    leaves: dict[str, jax.Array]  # the numbers of its model that agents differ in, by their name in MJX's model
     knobs: Knobs
 
 

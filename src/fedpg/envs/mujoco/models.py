@@ -4,8 +4,6 @@ Changing numbers in a compiled model does not update the numbers derived from th
 or, for masses, followed by MuJoCo's `mj_setConst`.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """How the agents of a MuJoCo task differ: constants that a user sets, and what `heterogeneity` does to them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

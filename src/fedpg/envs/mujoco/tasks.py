@@ -1,10 +1,8 @@
 """Gymnasium's v5 tasks as numbers and a few formulas, each written once for both backends.
 
-The formulas take the array library as `xp` (NumPy in `batch`, jax.numpy in `mjx`) and work on the last axis of their
-arguments, with any leading axes. They follow Gymnasium 1.x, whose MuJoCo models (XML) are used where it is installed.
+The formulas follow Gymnasium 1.x. They take the array library as `xp` (NumPy in `batch`, jax.numpy in `mjx`) and work on the
+last axis of their arguments, with any leading axes.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
@@ -23,49 +21,27 @@ LARGEST = 1e10
 
 
 class Task(NamedTuple):
-    """One of Gymnasium's tasks.
+    """One of Gymnasium's tasks."""
 
-    Attributes:
-        name: what `--env` calls it.
-        gymnasium: Gymnasium's own name for it.
-        xml: the model's file among Gymnasium's assets.
-        nq: number of positions.
-        nv: number of velocities.
-        nu: number of actuators.
-        timestep: seconds of one physics step.
-        frame_skip: physics steps per environment step.
-        control_cost: what a unit of squared action costs.
-        start_range: half-width of the start (Gymnasium: reset_noise_scale).
-        widest_start: `heterogeneity` widens no start beyond this, where episodes would begin fallen or in the ground.
-        speed: a brisk speed for it, m/s: what `target_speed` is spread around.
-        hidden: how many leading positions the policy does not see.
-        largest_velocity: observed velocities are clipped to +- this.
-        normal_start: start velocities are normal with standard deviation start_range, not uniform.
-        alive_reward: reward of a step that ends healthy; 0: the task never ends.
-        healthy_z: the second position must stay inside.
-        healthy_angle: the third position must stay inside.
-        healthy_state: every other position and velocity must stay inside.
-    """
-
-    name: str
-    gymnasium: str
-    xml: str
-    nq: int
-    nv: int
-    nu: int
-    timestep: float
-    frame_skip: int
-    control_cost: float
-    start_range: float
-    widest_start: float
-    speed: float
-    hidden: int = 1
-    largest_velocity: float = math.inf
-    normal_start: bool = False
-    alive_reward: float = 0.0
-    healthy_z: Range = ANY
-    healthy_angle: Range = ANY
-    healthy_state: Range = ANY
+    name: str  # as in `--env`
+    gymnasium: str  # Gymnasium's id
+    xml: str  # file of the model among Gymnasium's assets
+    nq: int  # number of positions
+    nv: int  # number of velocities
+    nu: int  # number of actuators
+    timestep: float  # seconds of one physics step
+    frame_skip: int  # physics steps per environment step
+    control_cost: float  # cost of a unit of squared action
+    start_range: float  # half-width of the start noise (Gymnasium: reset_noise_scale)
+    widest_start: float  # upper bound of a spread start range; beyond it episodes would begin fallen or in the ground
+    speed: float  # a brisk speed, m/s, around which `target_speed` is spread
+    hidden: int = 1  # leading positions that the policy does not see
+    largest_velocity: float = math.inf  # observed velocities are clipped to +- this
+    normal_start: bool = False  # start velocities are normal with standard deviation start_range, not uniform
+    alive_reward: float = 0.0  # reward of a step that ends healthy; 0: the task never ends
+    healthy_z: Range = ANY  # range of the second position
+    healthy_angle: Range = ANY  # range of the third position
+    healthy_state: Range = ANY  # range of every other position and velocity
 
     @property
     def dt(self) -> float:
@@ -97,7 +73,7 @@ TASKS: dict[str, Task] = {task.name: task for task in _LIST}
 
 
 def start(task: Task, key: jax.Array, start_range: jax.Array) -> jax.Array:
-    """What is added to the model's own start, (nq + nv,): positions uniform in +-start_range, velocities too or normal."""
+    """The noise on the start of the model, (nq + nv,): positions uniform in +-start_range, velocities uniform or normal."""
     position_key, velocity_key = jax.random.split(key)
     positions = jax.random.uniform(position_key, (task.nq,), minval=-1.0, maxval=1.0)
     if task.normal_start:
@@ -108,7 +84,7 @@ def start(task: Task, key: jax.Array, start_range: jax.Array) -> jax.Array:
 
 
 def observation(xp: Any, task: Task, qpos: Array, qvel: Array) -> Array:
-    """What the policy sees, (..., nq - hidden + nv)."""
+    """The observation of the policy, (..., nq - hidden + nv)."""
     if task.largest_velocity < math.inf:  # not xp.clip: NumPy's takes five times as long
         qvel = xp.minimum(xp.maximum(qvel, -task.largest_velocity), task.largest_velocity)
     return xp.concatenate([qpos[..., task.hidden :], qvel], -1)
@@ -131,8 +107,8 @@ def healthy(xp: Any, task: Task, qpos: Array, qvel: Array) -> Array:
 def reward(xp: Any, task: Task, x_velocity: Array, action: Array, fine: Array, target_speed: Array | None, direction: Array) -> Array:
     """Forward term + reward for being alive - control cost, (...).
 
-    The forward term is v = direction * x_velocity, or -|v - target_speed| where the target is finite; None: it is nowhere.
-    The cost is that of the action as given: MuJoCo clamps what the motors do, the task charges for what was asked.
+    The forward term is v = direction * x_velocity, or -|v - target_speed| where the target is finite (None: nowhere). The cost
+    is that of the action as given, although MuJoCo clamps what the motors do.
     """
     forward = direction * x_velocity
     if target_speed is not None:
