@@ -156,7 +156,7 @@ def test_the_clean_run_uses_the_villain_s_message_and_the_others(federation):
     """What the others are compared with is not what happens anyway, nor what happens without anybody."""
     with_all, without = federation.clean.states[0].server, federation.without.states[0].server
     assert np.abs(with_all.shared.params["logits"] - without.shared.params["logits"]).max() > 1e-4
-    before = federation.first.server.shared.params["logits"]
+    before = federation.first.rows.server.shared.params["logits"]
     assert np.abs(without.shared.params["logits"] - before).max() > 1e-4
     assert federation.clean.events == []
     assert [event["what"] for event in federation.without.events] == ["absent"]
@@ -171,7 +171,7 @@ def test_what_a_message_cost_may_be_as_large_as_it_likes(federation):
 def test_an_earlier_answer_is_refused_when_it_is_sent_again(federation):
     found = federation.rounds(tampered(lambda answer: federation.old[VILLAIN]))
     assert_same(found.states, federation.without.states, refused=1)
-    assert found.events[0]["what"] == "refused: an answer to another task: of an old round, or of none"
+    assert found.events[0]["what"] == "refused: an answer to another task, or to an old round"
 
 
 def test_another_agent_s_answer_is_refused(federation):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fedpg.flower.keys import make_keys
 from fedpg.flower.processes import APP, free_port
 from helpers.real import Real, federation
@@ -29,6 +31,7 @@ def flwr(real: Real, home: Path, *words: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.federation
 def test_everybody_who_has_no_business_there(tmp_path):
     keys, strange, swapped = (tmp_path / name for name in ("keys", "strange", "swapped"))
     make_keys(keys, (), 2)
