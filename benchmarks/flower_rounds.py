@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 DATA, PAGE = ROOT / "docs" / "data" / "flower_rounds.json", ROOT / "docs" / "deploy.md"
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fedpg.flower import processes
-from fedpg.flower.processes import Child
+from fedpg.flower import processes  # noqa: E402
+from fedpg.flower.processes import Child  # noqa: E402
 from helpers.real import federation  # noqa: E402
 
 WIDTHS = {"5 thousand": 121, "1 million": 31_217}

@@ -36,5 +36,6 @@ def test_a_federation_is_tracked_and_agents_hear_nothing_of_it(tmp_path):
 def test_the_run_folder_is_that_of_a_run(tmp_path):
     config = Config(env="random-mdp", **SMALL)
     train_remotely(config, tmp_path / "run", lambda terms, note: Direct(agents_of(config)))
-    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"config.toml", "manifest.json", "metrics.jsonl", "checkpoint", "federation"}
+    expected = {"config.toml", "manifest.json", "metrics.jsonl", "checkpoint", "federation"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= expected
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["agents_of_seed_0"] == {}, "agents keep their constants"
