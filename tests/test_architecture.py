@@ -21,7 +21,7 @@ HEAVY = {
     "matplotlib": ["report/figures.py"],
     "gymnasium": ["envs/gym.py", "cli/bench.py"],
     "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "cli/bench.py"],
-    "flwr": ["flower/flwr_private.py", "flower/link.py", "flower/app/fedpg_app/server.py", "flower/app/fedpg_app/client.py"],
+    "flwr": ["flower/flwr_private.py", "flower/link.py", "flower/app/fedpg_app/apps.py"],
     "cryptography": ["flower/keys.py"],
     "httpx": ["flower/proxy.py"],
     "starlette": ["flower/proxy.py", "flower/status_page.py", "flower/web.py"],
