@@ -4,14 +4,13 @@ Run it: python examples/compare_algorithms.py
 """
 
 import tempfile
-from pathlib import Path
 
-from fedpg import Config, train
-from fedpg.report.stats import estimate
+import fedpg
+from fedpg.report.statistics import estimate
 
 with tempfile.TemporaryDirectory() as folder:
     for algorithm in ("fedsvrpg-m", "pavg", "local-only", "pooled"):
-        config = Config(env="conflict", algorithm=algorithm, agents=4, rounds=40, local_steps=16, seeds=20)
-        last = train(config, Path(folder) / algorithm).rows[-1]
+        run = fedpg.train(env="conflict", algorithm=algorithm, agents=4, rounds=40, local_steps=16, seeds=20, out=f"{folder}/{algorithm}")
+        last = run.rows[-1]
         objective, slope = estimate(last["objective_per_seed"]), estimate(last["grad_norm_sq_per_seed"])
         print(f"{algorithm:11} J {objective.mean:6.2f} [{objective.low:.2f}, {objective.high:.2f}]   |grad J|^2 {slope.mean:.3f}")

@@ -2,8 +2,6 @@
 from . import envs as envs
 from . import policies as policies
 from . import theory as theory
-from .algorithms import authors_hapg as authors_hapg
-from .algorithms import authors_svrpg as authors_svrpg
 from .algorithms import fapi as fapi
 from .algorithms import fast_fedpg as fast_fedpg
 from .algorithms import fedavg_m as fedavg_m

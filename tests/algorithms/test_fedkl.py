@@ -12,9 +12,8 @@ from fedpg.algorithms.fedkl import adapted, fedkl
 from fedpg.algorithms.pavg import pavg
 from fedpg.envs.tabular import environment
 from fedpg.errors import UserError
-from fedpg.exact_problem import exact_problem
 from fedpg.policies import custom, gaussian, softmax
-from fedpg.problem import policy_gradient
+from fedpg.problem import exact_policy_gradient, policy_gradient
 from helpers.compare import assert_trees_close
 from helpers.enumeration import softmax_table, tiny_mdp
 from helpers.federations import bowl
@@ -51,7 +50,7 @@ def test_one_epoch_without_the_anchor_is_pavg(baseline):
 def test_epochs_by_hand_on_a_tiny_mdp(float64):
     """Two local steps of two epochs with exact tables, every derivative by central differences of L written out."""
     mdp, gamma, lr, b, s, target = tiny_mdp(), 0.8, 0.6, 2.0, 0.3, 0.05
-    problem = exact_problem(WORLD, softmax(WORLD), discount=gamma)
+    problem = exact_policy_gradient(WORLD, softmax(WORLD), discount=gamma)
     algorithm = fedkl(problem, local_lr=lr, local_steps=2, epochs=2, near=b, near_target=target, anchored=s, anchored_target=10.0)
     p, r, rho = (np.asarray(x) for x in mdp)
     start = np.array([[0.2, -0.1], [0.5, 0.0]])

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.algorithms.fedpg_br import fedpg_br, given, measured
-from fedpg.algorithms.wrappers import attack as attacks
-from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
+from fedpg.algorithms.fedpg_br import fedpg_br, measured_filter, paper_filter
+from fedpg.algorithms.wrappers import attack, chain
+from fedpg.algorithms.wrappers.attack import ON_MESSAGES, with_dishonest_agents
+from fedpg.envs.base import Federation
 from fedpg.errors import UserError
-from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, bowl, make, rl
+from helpers.federations import SMALL, bowl, make, rl, run
 
 
 def kept(values, sigma=1.0, trajectories=4, delta=0.6, alpha=0.4, present=None):
     """Who passes the filter with the paper's thresholds; messages are numbers."""
     rows = jnp.asarray(values, float)[:, None]
     who = jnp.ones(len(rows), bool) if present is None else jnp.asarray(present)
-    return np.flatnonzero(given(rows, who, sigma, trajectories, delta, alpha)).tolist()
+    return np.flatnonzero(paper_filter(rows, who, sigma, trajectories, delta, alpha)).tolist()
 
 
 def test_the_filter_by_hand():
@@ -41,38 +41,31 @@ def test_the_filter_by_hand():
     assert kept([7.0, 1.0, 2.0, 4.0, 8.0], sigma=1e-6) == [3]
 
 
-@pytest.mark.parametrize("attack", ON_MESSAGES)
-def test_measured_thresholds_find_the_attackers_on_any_scale(attack):
+@pytest.mark.parametrize("name", ON_MESSAGES)
+def test_measured_thresholds_find_the_attackers_on_any_scale(name):
     honest = np.random.default_rng(2).normal(size=(10, 30)) + 3.0 * np.ones(30)
     for scale in (1e-6, 1.0, 1e6):
         rows, keys, everyone = jnp.asarray(scale * honest), jax.random.split(jax.random.key(0), 10), jnp.ones(10, bool)
-        lies = ON_MESSAGES[attack](keys, rows, everyone)
+        lies = ON_MESSAGES[name](keys, rows, everyone)
         sent = jnp.where(jnp.arange(10)[:, None] < 3, lies, rows)
-        assert np.flatnonzero(measured(sent, everyone, 0.4)).tolist() == list(range(3, 10))
-        assert np.asarray(measured(rows, everyone, 0.4)).all(), "nobody is dropped where nobody lies"
+        assert np.flatnonzero(measured_filter(sent, everyone, 0.4)).tolist() == list(range(3, 10))
+        assert np.asarray(measured_filter(rows, everyone, 0.4)).all(), "nobody is dropped where nobody lies"
 
 
 def test_measured_thresholds_keep_a_share_of_the_agents():
     """One message in the middle, others ever further away: the nearest ceil((1-alpha) N) are kept at least."""
     rows = jnp.asarray([0.0, 0.01, 0.02, 4.0, -8.0, 16.0, -32.0, 64.0])[:, None]
     for alpha, least in ((0.1, 8), (0.4, 5), (0.6, 4)):
-        assert int(jnp.sum(measured(rows, jnp.ones(8, bool), alpha))) >= least
-
-
-def run(small, algorithm, rounds=3, **more):
-    engine = Simulator(small.problem, algorithm, small.agents, seeds=1, **more)
-    engine.start()
-    engine.advance(0, rounds)
-    return engine.state()
+        assert int(jnp.sum(measured_filter(rows, jnp.ones(8, bool), alpha))) >= least
 
 
 def test_without_a_filter_and_with_one_inner_step_it_is_a_step_along_the_mean_gradient():
     """PAvg with K = 1 is that, too, and draws the same samples."""
     small = SMALL["random-mdp"]()
-    found = run(small, make("fedpg-br", small.problem, local_steps=1, filtered=False))
-    plain = run(small, make("pavg", small.problem, local_steps=1))
-    assert_trees_close(found.server.shared.params, plain.server.shared.params, rtol=2e-5, atol=1e-7)
-    assert_trees_close(found.info.usage, plain.info.usage, rtol=1e-6)
+    found = run(small, make("fedpg-br", small.problem, local_steps=1, filtered=False), 3)
+    plain = run(small, make("pavg", small.problem, local_steps=1), 3)
+    assert_trees_close(found.shared.params, plain.shared.params, rtol=2e-5, atol=1e-7)
+    assert_trees_close(found.info.local.usage, plain.info.local.usage, rtol=1e-6)
 
 
 @pytest.mark.parametrize("place", ["agent0", "centre"])
@@ -80,10 +73,8 @@ def test_the_inner_loop_by_hand(place, float64):
     """Exact gradients of quadratics: v = g_s(th_n) - g_s(theta_r) + mean_i g_i(theta_r), g_s that of the server's own bowl."""
     small, eta, inner = bowl(), 0.1, 4
     algorithm = fedpg_br(small.problem, local_lr=eta, local_steps=2, inner_steps=inner, filtered=False, server_environment=place)
-    engine = Simulator(small.problem, algorithm, small.agents)
-    engine.start()
-    engine.advance(0, 3)
-    bowls = trees.take(engine.agents(), 0)
+    ran = run(small, algorithm, 3)
+    bowls = trees.take(ran.state.agents, 0)
     own = trees.take(bowls, 0) if place == "agent0" else trees.mean_axis0(bowls)
     theta = np.zeros(4)
     for _ in range(3):
@@ -91,8 +82,8 @@ def test_the_inner_loop_by_hand(place, float64):
         start = theta
         for _ in range(inner):
             theta = theta + eta * (-own.curvature @ (theta - start) + mu)
-    np.testing.assert_allclose(engine.state().server.shared.params[0], theta, rtol=1e-11)
-    assert engine.state().info.usage.trajectories[0] == 3 * (3 * 2 + inner - 1), "agents' batches, and the server's own"
+    np.testing.assert_allclose(ran.shared.params[0], theta, rtol=1e-11)
+    assert ran.info.local.usage.trajectories[0] == 3 * (3 * 2 + inner - 1), "agents' batches, and the server's own"
 
 
 def server_updates(small, count=4000, **more):
@@ -128,15 +119,15 @@ def test_a_geometric_number_of_inner_steps():
 
 
 def test_the_servers_own_environment_is_honest():
-    """Among suspects that flip their rewards the server's samples, and so its correction, are those of the true environments."""
-    small, doubted = rl("random-mdp", baseline="none", batch_size=1), rl("random-mdp", baseline="none", batch_size=1, attackable=True)
+    """Among agents that flip their rewards the server's samples, and so its correction, are those of the true environments."""
+    small, doubted = rl("random-mdp", baseline="none", batch_size=1), rl("random-mdp", baseline="none", batch_size=1, dishonest=True)
     agents, key = small.agents(jax.random.key(1)), jax.random.key(2)
     params = small.problem.init_params(key)
-    everyone_lies = attacks.suspected(small.agents, 1, 3)(jax.random.key(1))
+    everyone_lies = with_dishonest_agents(Federation(None, agents), "reward-flip", 3).agents
     found = []
     for problem, members in ((small.problem, agents), (doubted.problem, everyone_lies)):
         algorithm = fedpg_br(problem, local_lr=0.5, local_steps=3)
-        algorithm = attacks.attacked(algorithm, "reward-flip", 3) if members is everyone_lies else algorithm
+        algorithm = chain(algorithm, attack("reward-flip", 3)) if members is everyone_lies else algorithm
         state, _ = algorithm.init(params)
         state, _ = algorithm.aggregate(state, trees.broadcast(trees.scale(0.0, params), 3), jnp.ones(3))
         state = state._replace(shared=state.shared._replace(params={"logits": jnp.eye(5)}))

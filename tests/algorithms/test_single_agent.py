@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import shlex
@@ -13,17 +12,20 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.algorithms import ALGORITHMS
-from fedpg.cli.train import options_from
+from fedpg.algorithms import ALGORITHMS, make
+from fedpg.cli.parse import parse_run
+from fedpg.cli.train import TrainOptions
 from fedpg.keys import Purpose, agent_key
 from fedpg.quadratic import bowls, quadratic
-from fedpg.runs.config import Config, parse_options
+from fedpg.runs.config import make as config_from
 from fedpg.runs.setup import resolve
-from fedpg.simulate_plain import Debug
+from fedpg.simulate_plain import plain_simulator
+from helpers.federations import Small, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "algorithms" / "single-agent.md"
 RECIPES = dict(re.findall(r"^\| ([^|]+?) \| .* \| `fedpg train ([^`]+)` \|$", PAGE.read_text(), re.MULTILINE))
 SIGMA, CURVED, STEP, ROUNDS = 0.3, 0.4, 0.05, 4
+ROOT = jax.random.key(0)
 
 
 class Draws:
@@ -42,7 +44,7 @@ class Draws:
 
 
 def steps(r, count=1):
-    return jax.random.split(agent_key(0, 0, r, 0), count)
+    return jax.random.split(agent_key(ROOT, 0, r, 0), count)
 
 
 def reinforce(draw, theta):
@@ -52,7 +54,7 @@ def reinforce(draw, theta):
 
 
 def storm(draw, theta, b=0.3):
-    u, before = draw.batches(agent_key(0, 0, 0, 0, Purpose.WARMUP), 4, theta), theta
+    u, before = draw.batches(agent_key(ROOT, 0, 0, 0, Purpose.WARMUP), 4, theta), theta
     for r in range(ROUNDS):
         g = draw(steps(r)[0])
         u = g(theta) + (1 - b) * (u - g(before))
@@ -63,7 +65,7 @@ def storm(draw, theta, b=0.3):
 def restarted(draw, theta, change):
     """SVRPG, SRVR-PG, HAPG: v = change(key, th, th~, mu, th', v'), restarted every 5 steps from the mean of 4 batches."""
     for r in range(ROUNDS):
-        mu = draw.batches(jax.random.fold_in(agent_key(0, 0, r, 0, Purpose.PRELUDE), 0), 4, theta)
+        mu = draw.batches(jax.random.fold_in(agent_key(ROOT, 0, r, 0, Purpose.PRELUDE), 0), 4, theta)
         start, before, v = theta, theta, mu
         for key in steps(r, 5):
             v = change(key, theta, start, mu, before, v)
@@ -105,7 +107,7 @@ def is_mbpg(draw, theta, adaptive=True):
 
 
 def harpg(draw, theta, normalised=False):
-    d, before = 0 * theta if normalised else draw.batches(agent_key(0, 0, 0, 0, Purpose.WARMUP), 4, theta), theta
+    d, before = 0 * theta if normalised else draw.batches(agent_key(ROOT, 0, 0, 0, Purpose.WARMUP), 4, theta), theta
     for t in range(ROUNDS):
         e, length = (2 / (t + 2), STEP * 2 / (t + 2)) if normalised else (0.3, STEP)
         _, between, fresh = jax.random.split(steps(t)[0], 3)
@@ -129,12 +131,12 @@ METHODS = {
 
 def algorithm_of(command, problem):
     """The algorithm that a command asks for, on any problem."""
-    options = options_from([*shlex.split(command), "--local-lr", str(STEP)])
-    config = resolve(Config(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Config)}))
+    settings, _ = parse_run(TrainOptions, [*shlex.split(command), "--local-lr", str(STEP)], "fedpg train")
+    config = resolve(config_from(settings))
     assert config.agents == 1
-    factory, known = ALGORITHMS[config.algorithm], dataclasses.asdict(config) | {"u0_batches": int(config.u0)}
-    wanted = known | parse_options(config.algorithm_option)
-    return factory(problem, **{name: wanted[name] for name in inspect.signature(factory).parameters if name in wanted})
+    values = vars(config) | {"u0_batches": config.u0} | config.algorithm_option
+    taken = inspect.signature(ALGORITHMS[config.algorithm]).parameters
+    return make(config.algorithm, problem, **{name: values[name] for name in taken if name in values})
 
 
 def test_the_page_has_them_all():
@@ -144,9 +146,8 @@ def test_the_page_has_them_all():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_recipe_is_the_method(method, float64):
     problem = quadratic(4, SIGMA, CURVED)
-    engine = Debug(problem, algorithm_of(RECIPES[method], problem), lambda key: bowls(key, 1, 0.5))
-    engine.start()
-    engine.advance(0, ROUNDS)
-    expected = METHODS[method](Draws(problem, jax.tree.map(lambda x: x[0, 0], engine.agents())), np.zeros(4))
-    np.testing.assert_allclose(engine.state().server.shared.params[0], expected, rtol=1e-11)
+    small = Small(problem, lambda key, seed: bowls(key, 1, 0.5))
+    ran = run(small, algorithm_of(RECIPES[method], problem), ROUNDS, engine=plain_simulator)
+    expected = METHODS[method](Draws(problem, jax.tree.map(lambda x: x[0, 0], ran.state.agents)), np.zeros(4))
+    np.testing.assert_allclose(ran.shared.params[0], expected, rtol=1e-11)
     assert float(trees.norm_sq(expected)) > 1e-4

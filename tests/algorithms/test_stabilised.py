@@ -11,23 +11,19 @@ import pytest
 
 from fedpg import trees
 from fedpg.algorithms import fedhapg_s, fedsvrpg_m, fedsvrpg_s, pavg
-from fedpg.algorithms.stabilised import LOOKBACKS, Past, few_steps_gain, first_rounds, worth
+from fedpg.algorithms.stabilised import Past, few_steps_gain, first_rounds, worth
 from fedpg.errors import UserError
 from fedpg.quadratic import Bowl, quadratic
-from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close
-from helpers.federations import SMALL, bowl, make
+from helpers.federations import SMALL, Small, bowl, make, run
 
 BOWLS = Bowl(jnp.stack([jnp.diag(jnp.array([1.0, 2.0])), jnp.diag(jnp.array([3.0, 0.5]))]), jnp.array([[1.0, -1.0], [-2.0, 0.5]]))
 GRADIENTS = [lambda th, i=i: -np.asarray(BOWLS.curvature[i], float) @ (th - np.asarray(BOWLS.centre[i], float)) for i in range(2)]
 BETA, ETA, STEPS = 0.3, 0.05, 3
 
 
-def params_after(algorithm, problem, agents_of, rounds, seeds=1):
-    engine = Simulator(problem, algorithm, agents_of, seeds=seeds)
-    engine.start()
-    engine.advance(0, rounds)
-    return engine.state().server.shared.params
+def params_after(algorithm, problem, agents, rounds, seeds=1):
+    return run(Small(problem, agents), algorithm, rounds, seeds).shared.params
 
 
 def by_hand(rounds, *, lookback, gain=1.0, stretch=1.0, plain_rounds=1, agreement=0.0, beta=BETA, eta=ETA, steps=STEPS):
@@ -68,7 +64,7 @@ LOOKS = [("none", 2.0), ("none", 100.0), ("memory", 1.0), ("memory", 2.0), ("sam
 def test_the_recursion_is_that_written_by_hand(factory, lookback, gain):
     problem = quadratic(2)
     algorithm = factory(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, lookback=lookback, gain=gain, stretch=1.3, plain_rounds=1)
-    ours = params_after(algorithm, problem, lambda key: BOWLS, 5)
+    ours = params_after(algorithm, problem, BOWLS, 5)
     np.testing.assert_allclose(ours[0], by_hand(5, lookback=lookback, gain=gain, stretch=1.3), rtol=2e-5)
 
 
@@ -76,7 +72,7 @@ def test_where_the_round_agrees_with_what_is_remembered_the_step_is_longer():
     problem, steps = quadratic(2), {"beta": BETA, "local_steps": STEPS, "local_lr": ETA, "gain": 2.0, "plain_rounds": 1}
 
     def after(rounds, **more):
-        return params_after(fedsvrpg_s(problem, **steps, **more), problem, lambda key: BOWLS, rounds)[0]
+        return params_after(fedsvrpg_s(problem, **steps, **more), problem, BOWLS, rounds)[0]
 
     np.testing.assert_allclose(after(5, agreement=0.7), by_hand(5, lookback="none", gain=2.0, stretch=1.1, agreement=0.7), rtol=2e-5)
     # After a small step the second round finds nearly the same direction again; after one too far the opposite, and nothing is added.
@@ -89,8 +85,8 @@ def test_where_the_round_agrees_with_what_is_remembered_the_step_is_longer():
 def test_it_is_pavg_for_as_long_as_it_is_told_to_be(plain_rounds):
     problem, steps = quadratic(2), {"local_lr": ETA, "local_steps": STEPS}
     algorithm = fedsvrpg_s(problem, beta=BETA, plain_rounds=plain_rounds, gain=2.0, **steps)
-    plain = [params_after(pavg(problem, **steps), problem, lambda key: BOWLS, rounds)[0] for rounds in (plain_rounds, plain_rounds + 1)]
-    ours = [params_after(algorithm, problem, lambda key: BOWLS, rounds)[0] for rounds in (plain_rounds, plain_rounds + 1, 6)]
+    plain = [params_after(pavg(problem, **steps), problem, BOWLS, rounds)[0] for rounds in (plain_rounds, plain_rounds + 1)]
+    ours = [params_after(algorithm, problem, BOWLS, rounds)[0] for rounds in (plain_rounds, plain_rounds + 1, 6)]
     np.testing.assert_allclose(ours[0], plain[0], rtol=1e-6)
     assert np.abs(ours[1] - plain[1]).max() > 1e-3
     np.testing.assert_allclose(ours[2], by_hand(6, lookback="none", gain=2.0, stretch=1.1, plain_rounds=plain_rounds), rtol=2e-5)
@@ -98,7 +94,7 @@ def test_it_is_pavg_for_as_long_as_it_is_told_to_be(plain_rounds):
 
 def test_left_alone_it_remembers_at_most_a_quarter_of_k_rounds_and_steps_a_tenth_further():
     problem = quadratic(2)
-    ours = params_after(fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS), problem, lambda key: BOWLS, 7)
+    ours = params_after(fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS), problem, BOWLS, 7)
     np.testing.assert_allclose(ours[0], by_hand(7, lookback="none", gain=4 / (BETA * STEPS), stretch=1.1, plain_rounds=4), rtol=2e-5)
     assert [float(few_steps_gain(0.2, steps)) for steps in (1, 8, 10, 128)] == [20.0, 2.5, 2.0, 2.0]
     assert [first_rounds(steps) for steps in (1, 32, 33, 64, 65, 127, 128, 500)] == [4, 4, 4, 2, 2, 2, 1, 1]
@@ -108,7 +104,7 @@ def test_left_alone_it_remembers_at_most_a_quarter_of_k_rounds_and_steps_a_tenth
 def test_who_believes_all_of_the_change_needs_one_plain_round_and_the_printed_server(lookback, same):
     problem, steps = quadratic(2), {"beta": BETA, "local_lr": ETA, "local_steps": STEPS, "lookback": lookback}
     left_alone, told = (
-        params_after(fedsvrpg_s(problem, **steps, **more), problem, lambda key: BOWLS, 5) for more in ({}, {"plain_rounds": 1, "gain": 1.0})
+        params_after(fedsvrpg_s(problem, **steps, **more), problem, BOWLS, 5) for more in ({}, {"plain_rounds": 1, "gain": 1.0})
     )
     assert np.array_equal(left_alone, told) == same
 
@@ -118,12 +114,10 @@ def test_what_an_agent_says_has_changed_is_counted_once(gain):
     """A gradient that never changes but is said to grow by D: u_{r+1} = gamma g + (1-gamma) (u_r + D) rests at g + (1-gamma)/gamma D."""
     grown = jnp.array([0.3, -0.2])
     steady = quadratic(2)._replace(gradient=lambda draw, params: jnp.array([1.0, 2.0]), hessian_vector=lambda draw, params, vector: grown)
-    engine = Simulator(steady, fedhapg_s(steady, beta=BETA, local_lr=ETA, local_steps=30, lookback="sample", gain=gain), lambda key: BOWLS)
-    engine.start()
-    engine.advance(0, 60)
+    ran = run(Small(steady, BOWLS), fedhapg_s(steady, beta=BETA, local_lr=ETA, local_steps=30, lookback="sample", gain=gain), 60)
     gamma = BETA if gain is None else gain * BETA
     at_rest = np.array([1.0, 2.0]) + (1 - gamma) / gamma * np.asarray(grown)
-    np.testing.assert_allclose(engine.state().server.shared.direction[0], at_rest, rtol=1e-3)
+    np.testing.assert_allclose(ran.shared.direction[0], at_rest, rtol=1e-3)
 
 
 def test_where_its_hessian_term_is_worth_nothing_fedhapg_s_is_fedsvrpg_s():
@@ -156,11 +150,7 @@ def test_with_one_local_step_there_is_nothing_to_keep_quiet_and_it_is_pavg(facto
 def test_the_largest_gain_makes_the_server_step_along_the_mean_gradient_of_the_paths():
     problem = quadratic(2)
     algorithm = fedsvrpg_s(problem, beta=BETA, local_lr=ETA, local_steps=STEPS, gain=1.0 / BETA, plain_rounds=1)
-    engine = Simulator(problem, algorithm, lambda key: BOWLS)
-    engine.start()
-    engine.advance(0, 1)
-    before = engine.state().server.shared
-    engine.advance(1, 1)
+    before, after = (run(Small(problem, BOWLS), algorithm, rounds).shared for rounds in (1, 2))
     theta, u = np.asarray(before.params[0], float), np.asarray(before.direction[0], float)
     slopes = []
     for gradient in GRADIENTS:
@@ -168,15 +158,13 @@ def test_the_largest_gain_makes_the_server_step_along_the_mean_gradient_of_the_p
         for _ in range(STEPS):
             slopes.append(gradient(th))
             th = th + ETA * (BETA * slopes[-1] + (1 - BETA) * u)
-    np.testing.assert_allclose(engine.state().server.shared.direction[0], np.mean(slopes, 0), rtol=1e-4)
+    np.testing.assert_allclose(after.direction[0], np.mean(slopes, 0), rtol=1e-4)
 
 
-def floor(algorithm, problem, agents_of):
+def floor(algorithm, problem, agents):
     """|grad J|^2 where a run without noise comes to rest."""
-    engine = Simulator(problem, algorithm, agents_of)
-    engine.start()
-    engine.advance(0, 600)
-    return float(engine.evaluate(600).grad_norm_sq[0])
+    ran = run(Small(problem, agents), algorithm, 600)
+    return float(ran.sim.evaluate(ran.state).grad_norm_sq[0])
 
 
 def test_the_bias_of_local_steps_falls_with_beta_squared_and_the_printed_algorithm_keeps_it():
@@ -208,10 +196,8 @@ def test_noise_is_worth_nothing_and_an_exact_measurement_much():
     noisy = small.problem._replace(hessian_vector=lambda draw, params, vector: 10.0 * draw.noise)
     found = []
     for problem in (small.problem, noisy):
-        engine = Simulator(problem, fedhapg_s(problem, beta=0.2, local_lr=0.05, local_steps=20), small.agents, seeds=4)
-        engine.start()
-        engine.advance(0, 4)
-        found.append(float(np.mean(jax.vmap(jax.vmap(worth))(trees.take(engine.state().agents, slice(None)).past))))
+        ran = run(Small(problem, small.agents), fedhapg_s(problem, beta=0.2, local_lr=0.05, local_steps=20), 4, seeds=4)
+        found.append(float(np.mean(jax.vmap(jax.vmap(worth))(ran.state.rows.agents.past))))
     assert found[1] < 0.05 < 0.3 < found[0]
 
 
@@ -229,4 +215,3 @@ def test_the_first_round_is_always_plain():
 def test_unknown_lookback():
     with pytest.raises(UserError, match="lookback"):
         fedsvrpg_s(quadratic(2), local_lr=0.1, lookback="forward")
-    assert LOOKBACKS == ("none", "memory", "sample", "fitted")

@@ -27,19 +27,35 @@ def test_every_verb_explains_itself(verb, capsys):
     assert f"fedpg {verb}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_answers_a_misspelt_flag_with_the_nearest_one(verb, capsys):
+    for word in ("--hepl", "--hepl=3"):
+        assert main([verb, word]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err == f"fedpg: unknown flag --hepl: did you mean '--help'? fedpg {verb} --help explains every flag\n"
+
+
+@pytest.mark.parametrize(("verb", "wrong", "right"), [("theory", "--agnts", "--agents"), ("train", "--locl_lr", "--local-lr")])
+def test_the_nearest_flag_is_named(verb, wrong, right, capsys):
+    assert main([verb, wrong, "3"]) == 2
+    assert f"did you mean '{right}'?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["trian"], "unknown verb 'trian': did you mean 'train'?"),
         (["train", "--env", "cartpol"], "unknown env 'cartpol': did you mean 'cartpole'?"),
         (["train", "--algorithm", "fedsvrgp-m"], "unknown algorithm 'fedsvrgp-m': did you mean 'fedsvrpg-m'?"),
-        (["train", "--beta", "0"], "beta must be in (0, 1], not 0.0"),
-        (["train", "--beta", "1.5"], "beta must be in (0, 1], not 1.5"),
-        (["train", "--local-steps", "0"], "local-steps must be at least 1, not 0"),
-        (["train", "--agents", "0"], "agents must be at least 1, not 0"),
-        (["train", "--agents", "many"], "--agents"),
-        (["train", "--agnets", "3"], "--agnets"),
-        (["train", "--resume"], "--resume needs --out"),
+        (["train", "--beta", "0"], "beta must be float > 0.0, not 0.0"),
+        (["train", "--local-steps", "0"], "local-steps must be int >= 1, not 0"),
+        (["train", "--agents", "many"], "Error parsing --agents: invalid literal for int() with base 10: 'many' (fedpg train --help"),
+        (["train", "--agents"], "Missing value for argument '--agents'"),
+        (["train", "--agents", "3", "4"], "Unrecognized options: 4"),
+        (["train", "--hidden", "64,x"], "Error parsing --hidden"),
+        (["train", "--env-option", "length"], "Error parsing --env-option: option 'length' must be NAME=VALUE"),
+        (["train", "--resume"], "to resume, give the folder of the run: --out"),
         (["train", "--resume", "--out", "nowhere"], "no run to resume in nowhere"),
         (["train", "--config", "none.toml"], "no configuration file at none.toml"),
         (["train", "--env", "random-mdp", "--agents", "2", "--env-option", "states=[4,5]"], "states differs between agents"),
@@ -92,15 +108,14 @@ def test_another_run_in_the_folder_is_left_alone(capsys, tmp_path):
     assert (out / "metrics.jsonl").read_bytes().startswith(before)
 
 
-@pytest.mark.slow  # the engine test that names every stage always runs
-def test_an_error_in_the_debug_engine_names_its_stage(capsys, tmp_path, monkeypatch):
+def test_an_error_in_the_plain_engine_names_its_stage(capsys, tmp_path, monkeypatch):
     from fedpg import rounds
 
     def refuse(*arguments, **constants):
         raise ArithmeticError("broken on purpose")
 
     monkeypatch.setattr(rounds, "settle", refuse)
-    assert main(["train", *TINY, "--engine", "debug", "--algorithm", "pavg", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", *TINY, "--engine", "plain", "--algorithm", "pavg", "--out", str(tmp_path / "run")]) == 2
     assert "seed 0, round 0, aggregate: ArithmeticError: broken on purpose" in capsys.readouterr().err
 
 

@@ -60,13 +60,6 @@ def test_bad_values_reach_the_caller_as_one_line(flags, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_unknown_flag_exits_2(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["--no-such-flag"])
-    assert caught.value.code == 2
-    assert "no-such-flag" in "".join(capsys.readouterr())
-
-
 def test_help_names_every_field(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--help"])

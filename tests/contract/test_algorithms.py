@@ -9,19 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg import simulate as simulator
-from fedpg import trees
+from fedpg import simulate, trees
 from fedpg.algorithms import ALGORITHMS
 from fedpg.algorithms.base import exchanges_of
 from fedpg.rounds import participants
-from fedpg.simulate import Simulator
 from helpers.compare import assert_trees_close, normal_like
-from helpers.federations import EXACT, SELDOM, SMALL, claims, each, home, make
+from helpers.federations import EXACT, OWN, SELDOM, SMALL, claims, each, home, make, run
 
-EVERY = pytest.mark.parametrize("name", each(ALGORITHMS))
-OFTEN = pytest.mark.parametrize("name", each(ALGORITHMS, SELDOM))
-FEDERATED = pytest.mark.parametrize("name", each(name for name in ALGORITHMS if name not in ("pooled", "local-only")))
-WORLDS = [world for world in SMALL if world != "direct"]  # which has a test of its own
+NAMES = [*ALGORITHMS, OWN]
+EVERY = pytest.mark.parametrize("name", each(NAMES))
+OFTEN = pytest.mark.parametrize("name", each(NAMES, SELDOM))
+FEDERATED = pytest.mark.parametrize("name", each(name for name in NAMES if name not in ("pooled", "local-only")))
+WORLDS = tuple(SMALL)
 BATCHES_PER_STEP = {"nharpg": 2} | dict.fromkeys(EXACT, 0)
 """Batches that a local step draws, where it is not one."""
 QUICKLY = {"xla_backend_optimization_level": 0}
@@ -30,7 +29,7 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 
 @pytest.fixture(autouse=True)
 def compile_quickly(monkeypatch):
-    monkeypatch.setattr(simulator, "COMPILER_OPTIONS", {"cpu": QUICKLY})
+    monkeypatch.setattr(simulate, "COMPILER_OPTIONS", {"cpu": QUICKLY})
 
 
 @functools.cache
@@ -46,7 +45,11 @@ def together(local_update):
     return jax.jit(jax.vmap(local_update, (0, None, 0, 0)), compiler_options=QUICKLY)
 
 
-def one_round(algorithm, small, key, agents, weights=None, order=None):
+def types_of(tree):
+    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+
+
+def one_round(algorithm, small, key, agents, order=None):
     """A round by hand from theta_0: server state before and after, messages, agent states, infos."""
     members = participants(algorithm, agents)
     count = jax.tree.leaves(members)[0].shape[0]
@@ -56,29 +59,42 @@ def one_round(algorithm, small, key, agents, weights=None, order=None):
     for exchange in exchanges_of(algorithm):
         keys = jax.random.split(key, count)[order]
         messages, states, infos = together(exchange.local_update)(keys, server.shared, states, trees.take(members, order))
-        declared = jax.tree.map(lambda x: (x.shape, x.dtype), exchange.message(server.shared))
+        declared = jax.tree.map(lambda x: (x.shape, x.dtype), exchange.predicted(server.shared))
         assert declared == jax.tree.map(lambda x: (x.shape[1:], x.dtype), messages), "the message is not what its exchange says"
         before = server
-        server, _ = exchange.aggregate(server, messages, jnp.ones(count) if weights is None else weights)
+        server, _ = exchange.aggregate(server, messages, jnp.ones(count))
     if algorithm.server_update is not None:
         server, _ = jax.jit(algorithm.server_update, compiler_options=QUICKLY)(key, server, agents)
     return before, server, messages, states, agent_state, infos
 
 
-AWAY = [(name, world) for name in ALGORITHMS for world in WORLDS if claims(name, world) and world != home(name)]
-
-
-@pytest.mark.parametrize(("name", "world"), each((name, home(name)) for name in ALGORITHMS) + each(AWAY, SELDOM))
-def test_shapes_and_types_survive_a_round(name, world):
-    small, algorithm = federation(name, world)
+@pytest.mark.parametrize("name", each(NAMES))
+def test_shapes_and_types_survive_a_round(name):
+    small, algorithm = federation(name, home(name))
     before, after, _, states, agent_state, infos = one_round(algorithm, small, jax.random.key(0), small.agents(jax.random.key(1)))
-    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), before)
-    assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), after)
+    assert types_of(before) == types_of(after)
     assert jax.tree.map(lambda x: x.shape[1:], states) == jax.tree.map(jnp.shape, agent_state)
     assert bool(trees.all_finite((after, states)))
-    batch = 1 if world == "bowl" else 2
-    # agents, local steps, trajectories per local step
-    assert int(infos.usage.trajectories.sum()) == 3 * 3 * batch * BATCHES_PER_STEP.get(name, 1)
+    # agents, local steps, trajectories per batch
+    assert int(infos.usage.trajectories.sum()) == 3 * 3 * 2 * BATCHES_PER_STEP.get(name, 1)
+
+
+@pytest.mark.parametrize(("name", "world"), [(name, world) for name in NAMES for world in WORLDS if claims(name, world)])
+def test_types_on_every_problem_in_double_precision(name, world, float64):
+    """Every exchange keeps the types and shapes of all states; nothing is compiled."""
+    small, key = SMALL[world](), jax.random.key(0)
+    algorithm = make(name, small.problem)
+    agent = jax.eval_shape(lambda key: trees.take(participants(algorithm, small.agents(key)), 0), key)
+    server, state = jax.eval_shape(lambda key: algorithm.init(small.problem.init_params(key)), key)
+    for exchange in exchanges_of(algorithm):
+        message, after, _ = jax.eval_shape(exchange.local_update, key, server.shared, state, agent)
+        assert types_of(after) == types_of(state)
+        messages = jax.tree.map(lambda x: jax.ShapeDtypeStruct((3, *x.shape), x.dtype), message)
+        assert types_of(jax.eval_shape(exchange.aggregate, server, messages, jnp.ones(3))[0]) == types_of(server)
+    if algorithm.server_update is not None:
+        agents = jax.eval_shape(small.agents, key)
+        assert types_of(jax.eval_shape(algorithm.server_update, key, server, agents)[0]) == types_of(server)
+    assert {x.dtype for x in jax.tree.leaves((server.shared, state))} == {np.dtype("float64")}
 
 
 @EVERY
@@ -99,8 +115,8 @@ def test_permuting_the_agents_leaves_the_server_unchanged(name):
 
 
 @FEDERATED
-def test_weight_zero_is_absent(name):
-    """An agent of weight 0 has no say, whatever it sent, and params move as they would without it."""
+def test_absent_agents_have_no_influence(name):
+    """Whatever an absent agent sent, params move as they would without it."""
     small, algorithm = federation(name, home(name))
     server, agent_state = algorithm.init(small.problem.init_params(jax.random.key(0)))
     agent = trees.take(small.agents(jax.random.key(1)), 0)
@@ -115,28 +131,16 @@ def test_weight_zero_is_absent(name):
 
 
 @OFTEN
-@pytest.mark.parametrize(("world", "agents", "steps"), [("random-mdp", 1, 1), ("bowl", 1, 3), ("bowl", 3, 1)])
-def test_edge_sizes(name, world, agents, steps):
-    small = SMALL[world if claims(name, world) else home(name)](agents=agents)
-    engine = Simulator(small.problem, make(name, small.problem, agents=agents, local_steps=steps), small.agents, seeds=2)
-    engine.start()
-    engine.advance(0, 2)
-    engine.advance(2, 2)
-    assert (engine.state().failed == -1).all()
-    assert engine.compilations == {"start": 1, "advance": 1, "evaluate": 0}
+def test_one_agent_one_local_step(name):
+    """The smallest sizes, and two calls of one compiled program."""
+    small = SMALL["bowl" if claims(name, "bowl") else home(name)](agents=1)
+    ran = run(small, make(name, small.problem, agents=1, local_steps=1), 2, seeds=2)
+    state, _ = ran.sim.run(ran.state, 2)
+    assert (state.rows.failed == -1).all()
+    assert ran.sim.programs.compilations == {"start": 1, "run": 1, "evaluate": 0, "params": 0}
 
 
-@OFTEN
-def test_float64(name, float64):
-    small = SMALL[home(name)]()
-    engine = Simulator(small.problem, make(name, small.problem), small.agents, seeds=1)
-    engine.start()
-    engine.advance(0, 2)
-    params = jax.tree.leaves((engine.state().server.shared, engine.state().agents))
-    assert {x.dtype for x in params} == {np.dtype("float64")}
-
-
-@pytest.mark.parametrize("name", each((name for name in ALGORITHMS if claims(name, "direct")), SELDOM))
+@pytest.mark.parametrize("name", each((name for name in NAMES if claims(name, "direct")), SELDOM))
 def test_direct_policies_stay_on_the_simplex(name):
     small, algorithm = federation(name, "direct", local_lr=0.5)
     _, after, _, states, _, _ = one_round(algorithm, small, jax.random.key(0), small.agents(jax.random.key(1)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import pytest
 
 from fedpg import policies
-from fedpg.algorithms import ALGORITHMS, Algorithm
+from fedpg.algorithms import Algorithm, factory
 from fedpg.envs import family
 from fedpg.problem import Problem, policy_gradient
 from fedpg.quadratic import bowls, quadratic
@@ -20,8 +21,8 @@ from fedpg.simulate import simulator
 STEPS = {"local_lr": 0.02, "local_steps": 3}
 EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
 """Algorithms that draw nothing."""
-RARELY = ("pavg-softmax", "pavg-npg", "authors-svrpg", "authors-hapg")
-"""Algorithms that go through the tables of tests only in `make test-slow`: one line away from another, or there to be looked at."""
+RARELY = ("pavg-softmax", "pavg-npg")
+"""Algorithms that go through the tables of tests only in `make test-slow`: one line away from another."""
 SELDOM = ("fedhapg-s", "fedkl", "nharpg", "heavy-ball", "fedprox", "fedavg-m", "mfpo", "pooled", "local-only")
 """Algorithms whose agent half calls nothing of a problem that the others do not call: in tables that take seconds a line, only in
 `make test-slow`."""
@@ -30,9 +31,10 @@ CLAIMS = {
     "pavg-projected": ("direct",),
     "fapi": ("random-mdp", "direct"),
     "fedkl": ("random-mdp", "direct", "cartpole", "slide"),
-    **dict.fromkeys(("authors-svrpg", "authors-hapg"), ("random-mdp", "cartpole", "slide")),
 }
 """The worlds that an algorithm is for, where those are not all; the first is where it is tested most. slide: Gaussian actions."""
+OWN = f"{Path(__file__).parents[2]}/examples/own_algorithm.py:sign_averaging"
+"""An algorithm that a user wrote."""
 MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
 
 
@@ -107,5 +109,6 @@ def home(name: str) -> str:
 def make(name: str, problem: Problem, agents: int = 3, **settings: Any) -> Algorithm:
     """The algorithm called `name` with small steps, or other settings."""
     own = {"beta": 0.3} if name in MOMENTUM else {"agents": agents} if name == "pooled" else {"epochs": 2} if name == "fedkl" else {}
-    taken = inspect.signature(ALGORITHMS[name]).parameters
-    return ALGORITHMS[name](problem, **{key: value for key, value in (STEPS | own | settings).items() if key in taken})
+    made = factory(name)
+    taken = inspect.signature(made).parameters
+    return made(problem, **{key: value for key, value in (STEPS | own | settings).items() if key in taken})

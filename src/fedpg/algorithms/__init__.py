@@ -1,13 +1,10 @@
 """Algorithms: one file each, agent half and server half together."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from fedpg.algorithms.authors import authors_hapg, authors_svrpg
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.fapi import fapi
 from fedpg.algorithms.fast_fedpg import fast_fedpg
 from fedpg.algorithms.fedavg_m import fedavg_m
@@ -33,34 +30,12 @@ from fedpg.problem import Problem
 Factory = Callable[..., Algorithm]
 """(problem, **settings) -> algorithm."""
 
-ALGORITHMS: dict[str, Factory] = {
-    "fedsvrpg-m": fedsvrpg_m,
-    "fedhapg-m": fedhapg_m,
-    "fedsvrpg-s": fedsvrpg_s,
-    "fedhapg-s": fedhapg_s,
-    "pavg": pavg,
-    "pavg-softmax": pavg_softmax,
-    "pavg-npg": pavg_npg,
-    "pavg-projected": pavg_projected,
-    "heavy-ball": heavy_ball,
-    "scaffold": scaffold,
-    "fedprox": fedprox,
-    "fast-fedpg": fast_fedpg,
-    "mfpo": mfpo,
-    "fedavg-m": fedavg_m,
-    "nharpg": nharpg,
-    "fedpg-br": fedpg_br,
-    "fedkl": fedkl,
-    "fednpg": fednpg,
-    "fapi": fapi,
-    "authors-svrpg": authors_svrpg,
-    "authors-hapg": authors_hapg,
-    "local-only": local_only,
-    "pooled": pooled,
-}
-
-__all__ = ["ALGORITHMS", "Algorithm", "Factory", "LocalInfo", "RoundInfo", "ServerState", "factory", "make"]
-__all__ += [function.__name__ for function in ALGORITHMS.values()]
+FACTORIES: tuple[Factory, ...] = (
+    fedsvrpg_m, fedhapg_m, fedsvrpg_s, fedhapg_s, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
+    mfpo, fedavg_m, nharpg, fedpg_br, fedkl, fednpg, fapi, local_only, pooled,
+)  # fmt: skip
+ALGORITHMS = {function.__name__.replace("_", "-"): function for function in FACTORIES}
+"""Every algorithm by the name that `--algorithm` takes."""
 
 
 def factory(name: str) -> Factory:

@@ -10,8 +10,6 @@ Probabilities are averaged, not params. docs/algorithms/fapi.md has the bound, a
 selection for federated policy optimization with environment heterogeneity", JMLR 2025.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -19,11 +17,9 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.errors import choose, require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 MIXING = {"soft": 1.0, "greedy": 0.1}
 """The default mu."""
@@ -41,7 +37,6 @@ def fapi(problem: Problem, *, local_steps: int = 1, improvement: str = "soft", t
     """FAPI on a finite MDP with a policy that is a table.
 
     Args:
-        problem: what is learned.
         local_steps: K, how often an agent evaluates and improves its policy in a round.
         improvement: soft or greedy.
         temperature: tau, of soft improvement; small is nearly greedy.

@@ -17,19 +17,15 @@ exactly where grad J = 0, however different the agents are. Zhu, Heath, Mitra, "
 reinforcement learning", 2024.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedavg_m import Shared
 from fedpg.errors import choose, require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 CORRECTIONS = ("stored", "sample", "recursive", "hessian")
 
@@ -42,13 +38,7 @@ class AgentState(NamedTuple):
 
 
 def fast_fedpg(
-    problem: Problem,
-    *,
-    local_lr: Any,
-    global_lr: Any = None,
-    local_steps: int = 1,
-    correction: str = "stored",
-    common_batches: int = 1,
+    problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1, correction: str = "stored", common_batches: int = 1
 ) -> Algorithm:
     """Fast-FedPG on `problem`. `Shared.direction` is G.
 

@@ -7,8 +7,6 @@ In round 0, without u_r, agents move along g. Cheng et al., "Momentum benefits n
 2024, with policy gradients; the template from which FedSVRPG-M was made.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -16,19 +14,12 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import pavg
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):
-    """What the server broadcasts.
-
-    Attributes:
-        params: theta_r.
-        direction: u_r; 0 in round 0.
-    """
+    """What the server broadcasts: theta_r and u_r, which is 0 in round 0."""
 
     params: Params
     direction: Params
@@ -38,7 +29,6 @@ def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any
     """FedAvg-M on `problem`.
 
     Args:
-        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg, bit for bit.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
     """

@@ -14,10 +14,8 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedsvrpg_m import Shared
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 def fedhapg_m(

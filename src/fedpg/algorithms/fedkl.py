@@ -12,8 +12,6 @@ grad L = g at th = pi_old: with one epoch and s = 0 this is PAvg, at the same st
 heterogeneity in federated reinforcement learning by penalizing KL divergence", 2023.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -21,14 +19,13 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.errors import require
 from fedpg.gradients import surrogate
 from fedpg.gradients.exact import log_table
+from fedpg.gradients.surrogate import Divergence, Surrogate
 from fedpg.policies.distributions import outputs_of
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 TOLERANCE, STEP, LOWEST, HIGHEST = 1.1, 2.0, 1e-8, 20.0
 """Of the rule that adapts the coefficients, as in the authors' code."""
@@ -42,19 +39,15 @@ class AgentState(NamedTuple):
     anchored: jax.Array
 
 
-class Measured(NamedTuple):
-    """What L is made of: the surrogate, and the divergences from the sampling policy and from the common policy."""
-
-    gained: surrogate.Surrogate
-    from_old: surrogate.Divergence
-    from_common: surrogate.Divergence
+Measured = tuple[Surrogate, Divergence, Divergence]
+"""What L is made of: the surrogate, and the divergences from the sampling policy and from the common policy."""
 
 
 def measure_batch(problem: Problem, sample: Any, params: Params, old: Params, common: Params) -> Measured:
     """From a batch of trajectories."""
     outputs = outputs_of(problem.policy, problem.environment.action_space)
-    gained = surrogate.of_batch(problem.policy, params, old, sample, problem.discount)
-    return Measured(gained, *(surrogate.divergence_of_batch(outputs, params, other, sample) for other in (old, common)))
+    from_old, from_common = (surrogate.divergence_of_batch(outputs, params, other, sample) for other in (old, common))
+    return surrogate.of_batch(problem.policy, params, old, sample, problem.discount), from_old, from_common
 
 
 def measure_exactly(problem: Problem, mdp: Any, params: Params, old: Params, common: Params) -> Measured:
@@ -63,18 +56,11 @@ def measure_exactly(problem: Problem, mdp: Any, params: Params, old: Params, com
     tables, at_common = problem.exact.solve(old, mdp), problem.exact.solve(common, mdp)
     from_old = surrogate.divergence_of_tables(log_pi, log_old, tables.occupancy)
     from_common = surrogate.divergence_of_tables(log_pi, log_common, at_common.occupancy)
-    return Measured(surrogate.of_tables(log_pi, log_old, tables), from_old, from_common)
+    return surrogate.of_tables(log_pi, log_old, tables), from_old, from_common
 
 
 def adapted(coefficient: jax.Array, measured: jax.Array, target: Any, lowest: Any, largest: jax.Array) -> jax.Array:
-    """The coefficient of a penalty after a batch on which the divergence `measured` was reached; one that is 0 stays 0.
-
-    Args:
-        coefficient: before, ().
-        measured: D, ().
-        target: D*, ().
-        lowest: least coefficient, ().
-        largest: max |Adv|, ().
+    """b or s after a batch with the divergence D = `measured` and D* = `target`; `largest` is max |Adv|. A coefficient of 0 stays 0.
 
     >>> [float(adapted(jnp.array(1.0), d, 0.01, 1e-8, jnp.array(3.0))) for d in (0.001, 0.01, 0.02, 2.0)]
     [0.5, 1.0, 2.0, 1.5]
@@ -100,9 +86,7 @@ def fedkl(
 
     Args:
         problem: what is learned; its policy must be known as a distribution. Without sampling, a finite MDP with a table.
-        local_lr: eta, of every epoch.
-        global_lr: lambda; eta K if None.
-        local_steps: K, batches of an agent in a round.
+        local_lr, global_lr, local_steps: eta (of every epoch), lambda (eta K if None) and K.
         epochs: gradient steps on each batch.
         near: b at the start, on KL(pi_old||pi); 0 switches it off.
         near_target: D* of that divergence after a batch.

@@ -15,8 +15,6 @@ After Yang, Cen, Wei, Chen, Chi, "Federated natural policy gradient and actor cr
 2023, with a server in place of its gossip.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -24,21 +22,14 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.algorithms.pavg_exact import require_tables
 from fedpg.errors import choose, require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Message(NamedTuple):
-    """What an agent sends.
-
-    Attributes:
-        values: m Q_i(s,a), or x_i(s) m Q_i(s,a), (S, A).
-        occupancy: x_i, (S,); () if all agents count alike.
-    """
+    """What an agent sends: m Q_i(s,a) and (), or with weighting=occupancy x_i(s) m Q_i(s,a), (S, A), and x_i, (S,)."""
 
     values: jax.Array
     occupancy: Any
@@ -48,7 +39,6 @@ def fednpg(problem: Problem, *, local_lr: Any, temperature: Any = 0.0, weighting
     """FedNPG on a finite MDP with a softmax table.
 
     Args:
-        problem: what is learned.
         local_lr: eta.
         temperature: tau, 0 or more; eta tau m must stay below 1.
         weighting: mean (the reference), or occupancy: agents count in a state as much as they visit it.

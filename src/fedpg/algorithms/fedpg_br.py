@@ -14,8 +14,6 @@ Without `sigma` the thresholds are measured, see `measured_filter`. Fan et al., 
 theoretical guarantee", NeurIPS 2021.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -23,13 +21,12 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.algorithms.wrappers.base import as_rows
 from fedpg.algorithms.wrappers.robust import distances_sq, mean_without_ends, median
 from fedpg.errors import choose, require
 from fedpg.problem import Problem, Usage
-from fedpg.trees import Params
 
 MARGIN = 1.5
 """How far a measured T exceeds the distance within which most honest messages lie."""

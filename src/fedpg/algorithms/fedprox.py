@@ -7,26 +7,21 @@ Agents climb J_i(th) - mu/2 |th - theta_r|^2. mu = 0 is PAvg, bit for bit. Li et
 networks", MLSys 2020, with policy gradients as the local solver.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.errors import require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 def fedprox(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1, mu: Any = 1.0) -> Algorithm:
     """FedProx-PG on `problem`.
 
     Args:
-        problem: what is learned.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         mu: the strength of the penalty, 0 or more. It shortens local paths where eta mu K is not small; above eta mu = 2 they diverge.
     """

@@ -13,10 +13,8 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pavg import pavg
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):

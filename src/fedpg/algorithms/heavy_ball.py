@@ -6,18 +6,14 @@
 It is not in the paper's text, but Table 2 of the paper fits this and not the printed algorithm.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedavg_m import Shared
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 def heavy_ball(
@@ -26,7 +22,6 @@ def heavy_ball(
     """Heavy ball on `problem`.
 
     Args:
-        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         u0_batches: batches per agent behind u_0; 0 starts from u_0 = 0.

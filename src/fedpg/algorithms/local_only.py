@@ -3,26 +3,17 @@
 agent    th_i <- th_i + eta g_i(tau|th_i)            K times a round
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
-from fedpg.problem import Problem
-from fedpg.trees import Params
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 
 
 class AgentState(NamedTuple):
-    """What an agent keeps.
-
-    Attributes:
-        params: th_i.
-        memory: the agent's baseline.
-    """
+    """What an agent keeps: th_i and its baseline."""
 
     params: Params
     memory: Any

@@ -17,8 +17,6 @@ u - grad J_i(th) over the agents multiplied by 1-nu in every step, across rounds
 Yue, Hua, Chen, Ren, "Momentum-based federated reinforcement learning with interaction and communication efficiency", INFOCOM 2024.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -26,10 +24,8 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.errors import choose, require
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):
@@ -73,9 +69,7 @@ def mfpo(
     Args:
         problem: what is learned; it must have importance-weighted gradients.
         beta: nu in (0, 1] unless `momentum_constant` is given; 1 is PAvg.
-        local_lr: eta, at the start.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta at the start, lambda (eta K if None) and K.
         schedule: how eta falls: constant, steps, gradients.
         offset: m, when it begins to fall.
         momentum_constant: c; nu = min(1, c eta_t^2) follows the step-size, as in the paper's theorem.

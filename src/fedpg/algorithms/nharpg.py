@@ -13,8 +13,6 @@ Fatkhullin et al., "Stochastic policy gradient methods: improved sample complexi
 N = K = 1; the federated form is ours, after FedHAPG-M.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +20,8 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.errors import choose
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):
@@ -60,9 +56,7 @@ def nharpg(
     Args:
         problem: what is learned; it must have Hessian-vector products.
         beta: e, in (0, 1]; not used where it decays.
-        local_lr: eta, the length of a local step if normalised.
-        global_lr: lambda, the length of the server's step if normalised; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K; normalised steps have the lengths eta and lambda.
         u0_batches: batches per agent behind d_0; 0 starts from d_0 = 0.
         step: normalised (N-HARPG) or plain (HARPG), along d itself.
         schedule: constant, or decaying: e = 2/(r+2), and both steps are multiplied by 2/(r+2), as in the paper.

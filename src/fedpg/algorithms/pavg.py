@@ -13,9 +13,7 @@ import jax
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
-from fedpg.problem import Problem
-from fedpg.trees import Params
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 
 
 class Shared(NamedTuple):

@@ -14,8 +14,6 @@ With lambda = eta K, the default, the server takes the mean of the agents' logit
 probabilities. Jin, Peng, Yang, Wang, Zhang, "Federated reinforcement learning with environment heterogeneity", AISTATS 2022.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm
+from fedpg.algorithms.base import Algorithm, Problem
 from fedpg.algorithms.pavg import pavg
 from fedpg.errors import require
 from fedpg.gradients.exact import Exact, Tables
-from fedpg.problem import Problem
 
 PARAMS = {"softmax": "logits", "direct": "probabilities"}
 """The name of each policy's table among its params."""
@@ -40,7 +37,9 @@ def require_tables(name: str, problem: Problem, table: str) -> Exact:
     return problem.exact
 
 
-def _pavg(name: str, problem: Problem, table: str, ascent: Callable[[Tables], jax.Array], **settings: Any) -> Algorithm:
+def _pavg(
+    name: str, problem: Problem, table: str, ascent: Callable[[Tables], jax.Array], local_lr: Any, global_lr: Any, local_steps: int
+) -> Algorithm:
     """PAvg whose samples are the agents' MDPs themselves and whose gradient is ascent(tables), (S, A)."""
     exact = require_tables(name, problem, table)
     without_sampling = problem._replace(
@@ -49,31 +48,27 @@ def _pavg(name: str, problem: Problem, table: str, ascent: Callable[[Tables], ja
         gradient=lambda mdp, params: {PARAMS[table]: ascent(exact.solve(params, mdp))},
         usage=lambda mdp: base.no_cost().usage,
     )
-    return pavg(without_sampling, **settings)._replace(name=name)
+    return pavg(without_sampling, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
 
 
 def pavg_softmax(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
     """Exact gradient ascent on logits; the arguments are those of `pavg`."""
-
-    def ascent(tables: Tables) -> jax.Array:
-        return tables.occupancy[:, None] * tables.probabilities * tables.advantages
-
-    return _pavg("pavg-softmax", problem, "softmax", ascent, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)
+    return _pavg(
+        "pavg-softmax",
+        problem,
+        "softmax",
+        lambda t: t.occupancy[:, None] * t.probabilities * t.advantages,
+        local_lr,
+        global_lr,
+        local_steps,
+    )
 
 
 def pavg_npg(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
     """Exact natural gradient ascent on logits: a local step is pi <- pi exp(local_lr m A), normalised; arguments as of `pavg`."""
-
-    def ascent(tables: Tables) -> jax.Array:
-        return jnp.sum(tables.occupancy) * tables.advantages
-
-    return _pavg("pavg-npg", problem, "softmax", ascent, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)
+    return _pavg("pavg-npg", problem, "softmax", lambda t: jnp.sum(t.occupancy) * t.advantages, local_lr, global_lr, local_steps)
 
 
 def pavg_projected(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
     """Exact projected gradient ascent on probabilities; the arguments are those of `pavg`."""
-
-    def ascent(tables: Tables) -> jax.Array:
-        return tables.occupancy[:, None] * tables.values
-
-    return _pavg("pavg-projected", problem, "direct", ascent, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)
+    return _pavg("pavg-projected", problem, "direct", lambda t: t.occupancy[:, None] * t.values, local_lr, global_lr, local_steps)

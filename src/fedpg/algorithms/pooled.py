@@ -3,17 +3,14 @@
 th <- th + eta mean_i g_i(tau_i|th)         K times a round, one batch from every agent each time
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 
 from fedpg import trees
-from fedpg.algorithms.base import Algorithm
+from fedpg.algorithms.base import Algorithm, Params
 from fedpg.algorithms.pavg import pavg
 from fedpg.problem import Problem, Usage, total_usage
-from fedpg.trees import Params
 
 
 def pool(problem: Problem, agents: int) -> Problem:

@@ -10,8 +10,6 @@ c is always the mean of all N agents' c_i, whichever were absent. All control va
 et al., "SCAFFOLD: stochastic controlled averaging for federated learning", ICML 2020, with policy gradients.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -19,10 +17,8 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.errors import choose
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 
 class Shared(NamedTuple):
@@ -50,7 +46,6 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
     """SCAFFOLD-PG on `problem`.
 
     Args:
-        problem: what is learned.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         variate: where c_i comes from: path (option II of the paper) or start (option I, one batch more per round).
     """

@@ -24,8 +24,6 @@ In round 0, without u_r, agents move along g; an agent without memory takes D = 
 largest steps that is too far. Derivation, fixed point and ablation: docs/algorithms/fedsvrpg-s.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -35,13 +33,11 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
 from fedpg.algorithms.fedavg_m import Shared
 from fedpg.algorithms.pavg import pavg
 from fedpg.errors import choose, require
 from fedpg.gradients.importance import Weights
-from fedpg.problem import Problem
-from fedpg.trees import Params
 
 LOOKBACKS = ("none", "memory", "sample", "fitted")
 STRETCH = 1.1
@@ -54,15 +50,7 @@ Change = Callable[[Any, Params, Params, Params], tuple[Params, Weights]]
 
 
 class Past(NamedTuple):
-    """What an agent remembers of its last round.
-
-    Attributes:
-        known: 1 if there was one, else 0, ().
-        gradient: m_i.
-        centre: thbar_i.
-        latest: Y of the last local step.
-        along, size: the decayed sums behind a_i, ().
-    """
+    """What an agent remembers of its last round: 1 if there was one, m_i, thbar_i, the last Y, and the decayed sums behind a_i."""
 
     known: jax.Array
     gradient: Params
@@ -73,10 +61,7 @@ class Past(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """Attributes:
-    memory: the agent's baseline.
-    past: a `Past`; () for those who do not look back.
-    """
+    """What an agent keeps: its baseline, and a `Past`, or () with lookback none."""
 
     memory: Any
     past: Any
@@ -94,37 +79,20 @@ def cosine(one: Params, other: Params) -> jax.Array:
 
 
 def few_steps_gain(beta: Any, local_steps: int) -> Any:
-    """kappa where u_r lags: it remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta).
-
-    With few local steps there is little to keep quiet, and the lag of a memory is all that it would bring.
-    """
+    """kappa where u_r lags: it remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta)."""
     return jnp.maximum(2.0, 4.0 / (beta * local_steps))
 
 
 def first_rounds(local_steps: int) -> int:
-    """P where u_r lags: the rounds that hold the first 128 local steps, at most 4.
-
-    Where rounds are long enough for PAvg's to drift apart, one of them is enough to begin with.
-    """
+    """How many rounds at the start are PAvg's where u_r lags: those that hold the first 128 local steps, at most 4."""
     return min(4, math.ceil(128 / local_steps))
 
 
 def _stabilised(
-    name: str,
-    problem: Problem,
-    change: Change,
-    *,
-    beta: Any,
-    local_lr: Any,
-    global_lr: Any,
-    local_steps: int,
-    lookback: str,
-    gain: Any,
-    stretch: Any,
-    plain_rounds: int | None,
-    agreement: float,
-) -> Algorithm:
-    """The algorithm whose own measurement Y of the change since its last round is `change`; the rest are `fedsvrpg_s`'s arguments."""
+    name: str, problem: Problem, change: Change, lookback: str, beta: Any, local_lr: Any, global_lr: Any, local_steps: int,
+    gain: Any, stretch: Any, plain_rounds: int | None, agreement: float,
+) -> Algorithm:  # fmt: skip
+    """The algorithm whose own measurement Y of the change since its last round is `change`."""
     choose("lookback", lookback, LOOKBACKS)
     lags = lookback in ("none", "fitted")  # the others believe that they know all of the change
     gain = (few_steps_gain(beta, local_steps) if lags else 1.0) if gain is None else gain
@@ -207,26 +175,14 @@ def _stabilised(
 
 
 def fedsvrpg_s(
-    problem: Problem,
-    *,
-    beta: Any = 0.2,
-    local_lr: Any,
-    global_lr: Any = None,
-    local_steps: int = 1,
-    lookback: str = "auto",
-    gain: Any = None,
-    stretch: Any = STRETCH,
-    plain_rounds: int | None = None,
-    agreement: float = 0.0,
-) -> Algorithm:
-    """FedSVRPG-S on `problem`.
+    problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, lookback: str = "auto",
+    gain: Any = None, stretch: Any = STRETCH, plain_rounds: int | None = None, agreement: float = 0.0,
+) -> Algorithm:  # fmt: skip
+    """FedSVRPG-S on `problem`; by default D = 0: no second gradient, no importance weights, nothing kept by the agents.
 
     Args:
-        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg, bit for bit. Noise and drift of local paths fall with beta, the bias they cause with beta^2.
-        local_lr: eta.
-        global_lr: lambda; eta K if None.
-        local_steps: K.
+        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
         lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
         gain: kappa; if None max(2, 4/(beta K)), and 1, the printed server, for memory and sample, whose u_r does not lag.
         stretch: sigma, how much longer the server steps than lambda.
@@ -239,36 +195,22 @@ def fedsvrpg_s(
         anchor, weights = problem.weighted_gradient(sample, centre, params)
         return trees.subtract(g, anchor), weights
 
-    return _stabilised(
-        "fedsvrpg-s", problem, change,
-        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
-        lookback="none" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
-    )  # fmt: skip
+    lookback, settings = "none" if lookback == "auto" else lookback, (gain, stretch, plain_rounds, agreement)
+    return _stabilised("fedsvrpg-s", problem, change, lookback, beta, local_lr, global_lr, local_steps, *settings)
 
 
 def fedhapg_s(
-    problem: Problem,
-    *,
-    beta: Any = 0.2,
-    local_lr: Any,
-    global_lr: Any = None,
-    local_steps: int = 1,
-    lookback: str = "auto",
-    gain: Any = None,
-    stretch: Any = STRETCH,
-    plain_rounds: int | None = None,
-    agreement: float = 0.0,
-) -> Algorithm:
+    problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, lookback: str = "auto",
+    gain: Any = None, stretch: Any = STRETCH, plain_rounds: int | None = None, agreement: float = 0.0,
+) -> Algorithm:  # fmt: skip
     """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted.
 
-    Where Lambda is worth nothing it is FedSVRPG-S, and with lookback none or memory it is so anyway.
+    Y = Lambda(tau|th_rk, th_rk - thbar_i) is that of the near end, off by O(|th_rk - thbar_i|^2), and needs no importance weights.
+    Where Lambda is worth nothing this is FedSVRPG-S, and with lookback none or memory it is so anyway.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
-    return _stabilised(
-        "fedhapg-s", problem, change,
-        beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps,
-        lookback="fitted" if lookback == "auto" else lookback, gain=gain, stretch=stretch, plain_rounds=plain_rounds, agreement=agreement,
-    )  # fmt: skip
+    lookback, settings = "fitted" if lookback == "auto" else lookback, (gain, stretch, plain_rounds, agreement)
+    return _stabilised("fedhapg-s", problem, change, lookback, beta, local_lr, global_lr, local_steps, *settings)

@@ -1,7 +1,5 @@
 """The command: one file per verb, imported only when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 
@@ -9,10 +7,11 @@ from fedpg.errors import UserError, choose
 
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
+    "sweep": "lists of settings, compared on the same seeds in one table",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
     "demo": "five different CartPoles, one policy: a table and a picture",
     "serve": "lead a federation between machines, on Flower",
-    "join": "take part in one as an agent, with an environment that nobody else sees",
+    "join": "take part in a federation as an agent, with an environment that nobody else sees",
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",
@@ -31,7 +30,7 @@ fedpg VERB --help explains a verb."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one verb. A mistake of the user's is one line on stderr and exit code 2."""
+    """Runs one verb; returns the exit code. A `UserError` is one line on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(USAGE.format("\n".join(f"  {verb:9} {does}" for verb, does in VERBS.items())))

@@ -1,7 +1,5 @@
 """`fedpg doctor`: what is installed, which devices there are, what is missing for what."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json
@@ -18,6 +16,7 @@ from fedpg.machine import cores
 NEEDS = {
     "jax": ("everything", None),
     "numpy": ("everything", None),
+    "msgspec": ("configurations", None),
     "safetensors": ("checkpoints", None),
     "scipy": ("intervals", None),
     "rich": ("the command line", None),
@@ -36,7 +35,10 @@ NEEDS = {
 
 @dataclasses.dataclass(frozen=True)
 class DoctorOptions:
-    """Say what is installed, which devices there are, and what is missing for what."""
+    """Show what is installed, which devices there are, and what is missing for what.
+
+    Example: fedpg doctor
+    """
 
     json: bool = False
     """Print one JSON object instead of a table."""
@@ -44,7 +46,7 @@ class DoctorOptions:
 
 def examine() -> dict[str, Any]:
     """What was found, as plain data."""
-    from fedpg.runs.manifest import version
+    from fedpg.runs.folder import version
 
     packages = {}
     for name, (use, extra) in NEEDS.items():
@@ -70,7 +72,7 @@ def examine() -> dict[str, Any]:
 
 
 def main(argv: list[str]) -> int:
-    """The verb. Returns the exit code: 0 if everything that fedpg cannot do without is there."""
+    """Prints; returns the exit code: 0 if everything that fedpg cannot do without is there."""
     options = parse(DoctorOptions, argv, "fedpg doctor")
     found = examine()
     broken = found["device_problem"] is not None or any(

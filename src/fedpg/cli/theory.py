@@ -1,38 +1,37 @@
 """`fedpg theory`: the theorems' beta, step-sizes and B for given constants."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
+from fedpg.cli.parse import parse
 from fedpg.theory import Constants, Prescription, prescribe
 from fedpg.theory import constants as k
 from fedpg.theory.errata import applied
 
-DESCRIPTION = "The beta, step-sizes and B that the theorems prescribe, and the bound they promise. docs/theory.md explains each number."
-
 
 @dataclass(frozen=True)
-class Options:
-    """What `fedpg theory` reads."""
+class TheoryOptions(Constants):
+    """Print the beta, step-sizes and B that the theorems prescribe, and the bound they promise.
 
-    constants: tyro.conf.OmitArgPrefixes[Constants]
-    """The assumptions' constants and the size of the federation."""
+    Example: fedpg theory --agents 10 --local-steps 16 --rounds 500 --horizon 20
+
+    docs/theory.md explains each number.
+    """
+
     algorithm: str = "fedsvrpg-m"
     """fedsvrpg-m or fedhapg-m."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: bool = False
     """Print one JSON object instead of the table."""
 
 
 def main(argv: list[str]) -> int:
-    """Prints the prescription for the flags in `argv`; returns 0."""
-    options = tyro.cli(Options, args=argv, prog="fedpg theory", description=DESCRIPTION)
-    prescription = prescribe(options.constants, options.algorithm)
+    """Prints the prescription; returns the exit code."""
+    options = parse(TheoryOptions, argv, "fedpg theory")
+    prescription = prescribe(Constants(**{field.name: getattr(options, field.name) for field in fields(Constants)}), options.algorithm)
     if options.json:
         print(json.dumps(as_dict(prescription), indent=2))
     else:
@@ -49,8 +48,8 @@ def as_dict(p: Prescription) -> dict[str, object]:
         "beta": p.beta,
         "global_lr": p.global_lr,
         "local_lr": p.local_lr,
-        "binding": p.binding.name,
-        "conditions": {condition.name: condition.value for condition in p.conditions},
+        "binding": p.binding,
+        "conditions": p.conditions,
         "B": p.B,
         "bound": p.bound,
         "bound_noise": p.bound_noise,
@@ -88,12 +87,11 @@ def _print_table(p: Prescription) -> None:
     rows = list(_smoothness(p))
     for row, (name, value, meaning) in enumerate(rows, 1):
         table.add_row(name, f"{value:.4g}", meaning, end_section=row == len(rows))
-    for condition in p.conditions:
-        binds = " (binds)" if condition is p.binding else ""
-        table.add_row("eta <=", f"{condition.value:.4g}", condition.name + binds, end_section=condition is p.conditions[-1])
+    for name, value in p.conditions.items():
+        table.add_row("eta <=", f"{value:.4g}", name + (" (binds)" if name == p.binding else ""), end_section=name == [*p.conditions][-1])
     table.add_row("beta", f"{p.beta:.4g}", "momentum")
     table.add_row("lambda", f"{p.global_lr:.4g}", "global_lr")
-    table.add_row("eta", f"{p.local_lr:.4g}", f"local_lr, by {p.binding.name}")
+    table.add_row("eta", f"{p.local_lr:.4g}", f"local_lr, by {p.binding}")
     table.add_row("B", f"{p.B}" if p.B < 10**9 else f"{p.B:.4g}", "trajectories per agent for u_0")
     table.add_row("bound", f"{p.bound:.4g}", f"mean |grad J|^2 <~ {p.bound_noise:.4g} (noise) + {p.bound_start:.4g}")
     console = Console(highlight=False)

@@ -1,6 +1,4 @@
-"""`fedpg track RUN --to NAME...`: a run folder's numbers, sent to trackers afterwards."""
-
-from __future__ import annotations
+"""`fedpg track RUN --to NAME...`: sends a run folder to trackers afterwards."""
 
 import dataclasses
 from pathlib import Path
@@ -11,10 +9,6 @@ from rich.console import Console
 
 from fedpg.cli.parse import parse
 from fedpg.errors import UserError, require
-from fedpg.runs import checkpoint, sending
-from fedpg.runs import config as configs
-from fedpg.runs.config import Config
-from fedpg.runs.folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,30 +17,35 @@ class TrackOptions:
 
     Example: fedpg track runs/mine --to tensorboard && tensorboard --logdir runs
 
-    tensorboard: into RUN/tensorboard. wandb: to the project WANDB_PROJECT, or else fedpg; with WANDB_MODE=offline into RUN/wandb.
+    tensorboard: into RUN/tensorboard. wandb: to the project WANDB_PROJECT (default: fedpg); with WANDB_MODE=offline into RUN/wandb.
     mlflow: to the server of MLFLOW_TRACKING_URI. While a run goes on, `fedpg train --track NAME` does the same.
     """
 
     run: Annotated[str, tyro.conf.Positional]
-    """The run folder, of a run that is over or still goes on."""
+    """The run folder, of a run that is finished or still goes on."""
     to: tuple[str, ...] = ()
     """Which trackers: tensorboard, wandb, mlflow; each needs the extra of its name."""
 
 
 def main(argv: list[str]) -> int:
-    """The verb. Returns the exit code."""
+    """Sends; returns the exit code."""
     options = parse(TrackOptions, argv, "fedpg track")
+    from fedpg.runs import checkpoint, trackers
+    from fedpg.runs import config as configs
+    from fedpg.runs.config import Config
+    from fedpg.runs.folder import RunFolder, read_lines
+
     folder = RunFolder(Path(options.run))
     require(folder.config.exists(), f"no run in {folder.path}: give the folder that fedpg train or serve wrote")
     require(bool(options.to), "give --to and one or more trackers: tensorboard, wandb, mlflow")
-    sending.check(options.to)
+    trackers.check(options.to)
     require(folder.checkpoint.exists(), f"the run in {folder.path} has no checkpoint yet: wait for its first")
     config = dataclasses.replace(Config(**configs.read(folder.config)), track=options.to)
     _, about = checkpoint.read(folder.checkpoint)
-    rows = [row for row in folder.rows() if row["round"] <= about["round"]]
+    rows = [row for row in read_lines(folder.metrics) if row["round"] <= about["evaluated"]]
     problems: list[str] = []
-    with sending.Trackers(folder, config, problems.append, patience=None) as trackers:
-        trackers.tell(rows)
+    with trackers.Trackers(folder, config, problems.append, patience=None) as sending:
+        sending.send(rows)
     if problems:
         raise UserError("; ".join(problems))
     Console().print(f"{', '.join(options.to)}: {len(rows)} evaluated rounds are there", highlight=False)

@@ -1,19 +1,13 @@
 """`fedpg train`: one run, written to a run folder."""
 
-from __future__ import annotations
-
 import dataclasses
-import datetime
-import re
 import shlex
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from fedpg.cli.parse import parse
-from fedpg.errors import UserError, require
-from fedpg.runs import config as configs
+from fedpg.cli.parse import parse_run
+from fedpg.errors import UserError
 from fedpg.runs.config import Config
 
 
@@ -32,43 +26,14 @@ class TrainOptions(Config):
     config: str | None = None
     """A TOML file with the same names as the flags; flags win over it."""
     resume: bool = False
-    """Go on with the run in --out, bit for bit; a larger --rounds makes it longer."""
-
-
-def _value_of(argv: list[str], flag: str) -> str | None:
-    """What a flag is given on the command line, before the real parsing."""
-    for i, word in enumerate(argv):
-        if word == flag and i + 1 < len(argv):
-            return argv[i + 1]
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
-
-
-def options_from(argv: list[str]) -> TrainOptions:
-    """The flags, over the --config file, over a resumed run's own configuration, over the defaults."""
-    given, out = _value_of(argv, "--config"), _value_of(argv, "--out")
-    if "--resume" in argv and "--help" not in argv:
-        require(out is not None, "--resume needs --out: the folder of the run to go on with")
-        stored = Path(out) / "config.toml"
-        require(stored.exists(), f"no run to resume in {out}: leave out --resume to start one")
-        values = configs.read(stored)
-    else:
-        values = {}
-    if given:
-        values |= configs.read(Path(given))
-    return parse(TrainOptions, argv, "fedpg train", TrainOptions(**values))
+    """Continue the run in --out, bit for bit; a larger --rounds makes it longer."""
 
 
 def main(argv: list[str]) -> int:
-    """The verb. Returns the exit code."""
-    options = options_from(argv)
-    config = Config(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Config)})
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = re.sub(r"[^\w.-]+", "-", config.env)
-    out = Path(options.out or f"runs/{name}-{config.algorithm}-{stamp}")
+    """Trains; returns the exit code."""
+    settings, options = parse_run(TrainOptions, argv, "fedpg train")
 
-    from fedpg.runs.devices import use_all_cores
+    from fedpg.machine import use_all_cores
     from fedpg.runs.progress import Bar
     from fedpg.runs.training import train
     from fedpg.simulate_plain import StageError
@@ -76,14 +41,13 @@ def main(argv: list[str]) -> int:
     use_all_cores()
     console = Console()
     try:
-        run = train(config, out, resume=options.resume, progress=Bar(console))
+        run = train(out=options.out, resume=options.resume, progress=Bar(console), **settings)
     except StageError as error:
         raise UserError(str(error).splitlines()[0]) from error
-    again = f"fedpg train --resume --out {shlex.quote(str(out))}"
     if run.round < run.config.rounds:
-        console.print(
-            f"stopped and saved after {run.round} of {run.config.rounds} rounds. Go on with: {again}", soft_wrap=True, highlight=False
-        )
+        again = f"fedpg train --resume --out {shlex.quote(str(run.folder))}"
+        line = f"stopped and saved after {run.round} of {run.config.rounds} rounds. Continue with: {again}"
+        console.print(line, soft_wrap=True, highlight=False)
         return 130
     console.print(summary(run.rows[-1], str(run.folder)))
     return 0

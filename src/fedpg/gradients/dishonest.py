@@ -7,8 +7,6 @@
 An honest agent draws the same random numbers, and so the same trajectories, as in a federation without attackers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,14 +1,12 @@
 """Pictures, drawn with matplotlib (the extra `plot`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpg.errors import UserError
-from fedpg.report.stats import estimate
+from fedpg.report.statistics import estimate
 
 
 class Curve(NamedTuple):

@@ -1,7 +1,5 @@
 """Checkpoints: one safetensors file, written atomically, with a digest that a damaged file does not match."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -14,8 +12,6 @@ from safetensors.numpy import save
 from fedpg.errors import UserError
 from fedpg.runs.folder import write_atomically
 
-FORMAT = 1
-
 
 def _digest(arrays: dict[str, np.ndarray], about: str) -> str:
     found = hashlib.sha256(about.encode())
@@ -27,7 +23,7 @@ def _digest(arrays: dict[str, np.ndarray], about: str) -> str:
 
 def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
     """Writes `arrays` and the JSON-able `about` to one file."""
-    text = json.dumps(about | {"format": FORMAT})
+    text = json.dumps(about)
     write_atomically(path, save(arrays, {"about": text, "digest": _digest(arrays, text)}))
 
 
@@ -47,6 +43,4 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise damaged from error
     if metadata.get("digest") != _digest(arrays, metadata["about"]):
         raise damaged
-    if about.get("format") != FORMAT:
-        raise UserError(f"the checkpoint {path} was written by another version of fedpg (format {about.get('format')}, here {FORMAT})")
     return arrays, about

@@ -1,187 +1,39 @@
-"""One run's configuration: a frozen dataclass, the same names as flags and in a TOML file."""
-
-from __future__ import annotations
+"""The configuration of a run: a frozen dataclass whose fields are also the flags and the keys of a TOML file."""
 
 import contextlib
 import dataclasses
 import json
+import math
+import re
 import tomllib
-import types
-import typing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import tyro
+from msgspec import Meta
+from tyro.constructors import PrimitiveConstructorSpec
 
 from fedpg.errors import UserError, choose, require
 
-
-def _left_out(metavar: str, source: str = "from the preset") -> Any:
-    """How --help shows a flag whose value is found elsewhere when it is left out."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
-
-
-PresetFloat = Annotated[float | None, _left_out("FLOAT")]
-PresetInt = Annotated[int | None, _left_out("INT")]
-PresetBool = Annotated[bool | None, _left_out("BOOL")]
-PresetStr = Annotated[str | None, _left_out("STR")]
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What one training run is. Values left out are filled in from the presets of the environment."""
-
-    env: str = "cartpole"
-    """What the agents live in: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any
-    Gymnasium environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
-    algorithm: str = "fedsvrpg-s"
-    """How they learn: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
-    heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (the rivals);
-    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, nothing sampled); authors-svrpg, authors-hapg (the paper's
-    published code)."""
-    agents: int = 5
-    """N, how many agents, each with its own environment."""
-    heterogeneity: PresetFloat = None
-    """How much the environments differ: 0 = identical, no upper end."""
-    env_option: tuple[str, ...] = ()
-    """NAME=VALUE pairs for the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
-    policy: str = "auto"
-    """auto, softmax, direct (tables), categorical or gaussian (tanh networks)."""
-    rounds: PresetInt = None
-    """R, communication rounds."""
-    local_steps: PresetInt = None
-    """K, updates of every agent in a round."""
-    batch: PresetInt = None
-    """Trajectories per local step (the paper: 1)."""
-    beta: PresetFloat = None
-    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
-    mfpo, fedavg-m and nharpg."""
-    algorithm_option: tuple[str, ...] = ()
-    """NAME=VALUE pairs for what only this algorithm takes, as on its page in docs/algorithms: lookback=memory gain=1."""
-    local_lr: PresetFloat = None
-    """eta, step-size of a local step."""
-    global_lr: Annotated[float | None, _left_out("FLOAT", "eta K")] = None
-    """lambda, step-size of the server; eta K takes the mean of the agents' params."""
-    horizon: PresetInt = None
-    """H, the most steps of a trajectory."""
-    discount: PresetFloat = None
-    """gamma."""
-    baseline: PresetStr = None
-    """What is subtracted from returns: none (the paper), time, linear, value."""
-    normalise_advantages: PresetBool = None
-    """Standardise advantages over each batch: True or False (biased)."""
-    normalise_observations: PresetStr = None
-    """off; fixed (one scale, found before round 0); running (moments travel with every message and the server merges them);
-    auto (running if observations are numbers, off if they are names of states)."""
-    weights: PresetStr = None
-    """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
-    weight_cap: float = 2.0
-    """Where truncated weights are cut."""
-    u0: str = "auto"
-    """Batches per agent behind the first direction u_0: a number, zero, theorem (ceil(K/(R beta^2))), or auto."""
-    aggregation: str = "mean"
-    """What the server makes of the agents' messages: mean, median, trimmed-mean, krum, geometric-median, norm-clipping."""
-    trim: float = 0.3
-    """Share of the agents that trimmed-mean cuts at each end, and that krum takes for attackers; below 0.5."""
-    attack: str = "none"
-    """What attackers do: zero, noise, sign-flip, fedpg-attack (on messages); reward-flip, random-action, shuffled-reward (on
-    trajectories); none."""
-    attackers: float = 0.3
-    """Share of the agents that attack, the first ones, rounded up; only with --attack."""
-    participation: float = 1.0
-    """Share of the agents that take part in a round, above 0; 1 is all of them."""
-    selection: str = "random"
-    """Which: random; or, by what candidates report, power-of-choice (lowest return), gradient-norm (largest), csh-max, csh-min
-    (finite MDPs: tables of visits times advantages, far from zero or near to their mean)."""
-    candidates: float = 1.0
-    """Share of the agents that report before --selection chooses among them; at least --participation."""
-    compression: str = "none"
-    """How the agents' messages are made smaller: none, float16, top-k (the largest entries; the rest follows later)."""
-    keep: float = 0.1
-    """Share of the entries that top-k sends, above 0; only with --compression top-k."""
-    clip: float = 0.0
-    """C: longer messages are cut to this Euclidean norm; 0 is off."""
-    noise: float = 0.0
-    """Standard deviation of the noise that agents add to each entry of a message, in units of --clip; 0 is none. Its privacy is
-    `epsilon` in metrics.jsonl."""
-    privacy_delta: float = 1e-5
-    """delta of that (epsilon, delta)-differential privacy."""
-    seeds: int = 1
-    """How many independent repetitions, all at once."""
-    seed: int = 0
-    """Root of all random numbers."""
-    eval_every: int = 10
-    """Rounds between evaluations, each a line of metrics.jsonl and a checkpoint."""
-    eval_episodes: int = 32
-    """Episodes per agent of an evaluation; finite MDPs are evaluated exactly instead."""
-    backend: str = "auto"
-    """What steps MuJoCo: batch (the real engine, on the CPU), mjx (in the compiled program, for GPUs), auto (the faster)."""
-    engine: str = "simulator"
-    """simulator (everything in one compiled program) or debug (plain Python, names the stage of an error)."""
-    track: tuple[str, ...] = ()
-    """Where else the numbers of metrics.jsonl go, besides the run folder: tensorboard, wandb, mlflow. May change when resumed."""
+T = TypeVar("T")
 
 
 def flag(field: str) -> str:
-    """`local_lr` as people type it."""
+    """A field's name as people type it.
+
+    >>> flag("local_lr")
+    'local-lr'
+    """
     return field.replace("_", "-")
 
 
-HINTS = typing.get_type_hints(Config)
+def parse_options(pairs: list[str], what: str = "option") -> dict[str, Any]:
+    """NAME=VALUE pairs as a dictionary; values are TOML or JSON, and bare words are strings. `what` names them in an error.
 
-
-def check_value(name: str, value: Any) -> Any:
-    """`value` as the type of field `name`; a `UserError` where it does not fit."""
-    hint = HINTS[name]
-    if isinstance(hint, types.UnionType):
-        if value is None:
-            return None
-        hint = next(h for h in typing.get_args(hint) if h is not types.NoneType)
-    if hint == tuple[str, ...]:
-        pairs = name != "track"
-        if pairs and isinstance(value, dict):
-            value = [f"{k}={json.dumps(v)}" for k, v in value.items()]
-        listed = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
-        require(listed, f"{flag(name)} must be {'a table, or a list of NAME=VALUE' if pairs else 'a list of names'}")
-        return tuple(value)
-    if hint is float and type(value) is int:
-        value = float(value)
-    if hint is str and type(value) is int:
-        value = str(value)
-    require(type(value) is hint, f"{flag(name)} must be {hint.__name__}, not {value!r}")
-    return value
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The fields that a TOML file sets."""
-    try:
-        return parse(path.read_bytes().decode(), str(path))
-    except FileNotFoundError:
-        raise UserError(f"no configuration file at {path}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from None
-
-
-def parse(text: str, where: str) -> dict[str, Any]:
-    """The fields that a text in TOML sets; `where` names it in an error."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{where} is not valid TOML: {error}") from None
-    names = [flag(field.name) for field in dataclasses.fields(Config)]
-    fields = {choose(f"key in {where}", flag(key), names).replace("-", "_"): value for key, value in table.items()}
-    return {field: check_value(field, value) for field, value in fields.items()}
-
-
-def to_toml(config: Config) -> str:
-    """The configuration as a TOML file; values that are None are left out."""
-    set_values = {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
-    # JSON's strings, numbers, booleans and lists are TOML's too.
-    return "".join(f"{flag(key)} = {json.dumps(value)}\n" for key, value in set_values.items())
-
-
-def parse_options(pairs: tuple[str, ...], what: str = "env-option") -> dict[str, Any]:
-    """NAME=VALUE pairs as a dictionary; values are TOML or JSON, and bare words are strings. `what` names them in an error."""
+    >>> parse_options(["length=[0.3, 0.4]", "kernel=uniform"])
+    {'length': [0.3, 0.4], 'kernel': 'uniform'}
+    """
     values = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -196,3 +48,203 @@ def _parse_value(text: str) -> Any:
     with contextlib.suppress(json.JSONDecodeError):
         return json.loads(text)
     return text.strip()
+
+
+def left_out(metavar: str, source: str = "from the preset") -> Any:
+    """How --help shows a flag whose value comes from elsewhere when it is left out."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
+
+
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0, le=1e30)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e30)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+PresetNotNegative = Annotated[NotNegative | None, left_out("FLOAT")]
+Options = Annotated[
+    dict[str, Any],
+    PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[NAME=VALUE ...]",
+        instance_from_str=parse_options,
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda options: [f"{name}={_toml(value)}" for name, value in options.items()],
+    ),
+]
+Sizes = Annotated[
+    tuple[Count, ...] | None,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT[,INT...]",
+        instance_from_str=lambda words: tuple(int(size) for size in words[0].split(",")),
+        is_instance=lambda value: value is None or isinstance(value, tuple),
+        str_from_instance=lambda sizes: [",".join(map(str, sizes or ()))],
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One training run. Values that are left out come from the presets of the environment."""
+
+    env: str = "cartpole"
+    """The environments: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any Gymnasium
+    environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
+    algorithm: str = "fedsvrpg-s"
+    """The algorithm: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
+    heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
+    pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
+    agents: Count = 5
+    """N, the number of agents, each with its own environment."""
+    heterogeneity: PresetNotNegative = None
+    """How much the environments differ: 0 = identical, no upper end."""
+    env_option: Options = dataclasses.field(default_factory=dict)
+    """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
+    policy: str = "auto"
+    """auto, softmax, direct (tables), categorical, gaussian (tanh networks), or file.py:function (your own)."""
+    hidden: Annotated[Sizes, left_out("INT[,INT...]", "the policy's own")] = None
+    """Sizes of the hidden layers of a network, for example 64,64."""
+    rounds: Annotated[Count | None, left_out("INT")] = None
+    """R, communication rounds."""
+    local_steps: Annotated[Count | None, left_out("INT")] = None
+    """K, updates of every agent in a round."""
+    batch: Annotated[Count | None, left_out("INT")] = None
+    """Trajectories per local step (the paper: 1)."""
+    beta: Annotated[Share | None, left_out("FLOAT")] = None
+    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
+    mfpo, fedavg-m and nharpg."""
+    algorithm_option: Options = dataclasses.field(default_factory=dict)
+    """Options of this algorithm only, as on its page in docs/algorithms: lookback=memory gain=1."""
+    local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
+    """eta, the step-size of a local step."""
+    global_lr: Annotated[Positive | None, left_out("FLOAT", "eta K")] = None
+    """lambda, the step-size of the server; eta K takes the mean of the agents' params."""
+    horizon: Annotated[Count | None, left_out("INT")] = None
+    """H, the most steps of a trajectory."""
+    discount: Annotated[Share | None, left_out("FLOAT")] = None
+    """gamma."""
+    baseline: Annotated[str | None, left_out("STR")] = None
+    """What is subtracted from returns: none (the paper), time, linear, value."""
+    normalise_advantages: Annotated[bool | None, left_out("BOOL")] = None
+    """Standardise advantages over each batch: True or False (biased)."""
+    normalise_observations: Annotated[str | None, left_out("STR")] = None
+    """off; fixed (one scale, measured before round 0); running (moments are part of every message and the server merges them);
+    auto (running if observations are numbers, off if they are names of states)."""
+    weights: Annotated[str | None, left_out("STR")] = None
+    """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
+    weight_cap: Positive = 2.0
+    """The largest truncated weight."""
+    u0: Annotated[int, Meta(ge=0)] | str = "auto"
+    """Batches per agent behind the first direction u_0: a number, zero, theorem (ceil(K/(R beta^2))), or auto."""
+    aggregation: str = "mean"
+    """How the server combines messages: mean, median, trimmed-mean, krum, geometric-median, norm-clipping."""
+    trim: Annotated[float, Meta(ge=0, lt=0.5)] = 0.3
+    """Share of the agents that trimmed-mean cuts at each end, and that krum takes for attackers; below 0.5."""
+    attack: str = "none"
+    """What attackers do: zero, noise, sign-flip, fedpg-attack (on messages); reward-flip, random-action, shuffled-reward (on
+    trajectories); none."""
+    attackers: Annotated[float, Meta(ge=0, le=1)] = 0.3
+    """Share of the agents that attack, the first ones, rounded up; only with --attack."""
+    participation: Share = 1.0
+    """Share of the agents that take part in a round, above 0; 1 is all of them."""
+    selection: str = "random"
+    """Which agents take part: random; or, by what candidates report, power-of-choice (lowest return), gradient-norm (largest),
+    csh-max, csh-min (finite MDPs: tables of visits times advantages, far from zero or near to their mean)."""
+    candidates: Share = 1.0
+    """Share of the agents that report before --selection chooses among them; at least --participation."""
+    compression: str = "none"
+    """How messages are made smaller: none, float16, top-k (the largest entries; the rest follows later)."""
+    keep: Share = 0.1
+    """Share of the entries that top-k sends, above 0; only with --compression top-k."""
+    clip: NotNegative = 0.0
+    """C: longer messages are cut to this Euclidean norm; 0 is off."""
+    noise: NotNegative = 0.0
+    """Standard deviation of the noise that agents add to each entry of a message, in units of --clip; 0 is none. Its privacy is
+    `epsilon` in metrics.jsonl."""
+    privacy_delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
+    """delta of that (epsilon, delta)-differential privacy."""
+    seeds: Count = 1
+    """The number of independent repetitions, which run side by side."""
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    """Root of all random numbers."""
+    eval_every: Count = 10
+    """Rounds between evaluations; each is a line of metrics.jsonl and a checkpoint."""
+    eval_episodes: Count = 32
+    """Episodes per agent of an evaluation; finite MDPs are evaluated exactly instead."""
+    backend: str = "auto"
+    """What steps MuJoCo: batch (the real engine, on the CPU), mjx (in the compiled program, for GPUs), auto (the faster)."""
+    engine: str = "simulator"
+    """simulator (one compiled program) or plain (plain Python loops that name the stage of an error)."""
+    track: tuple[str, ...] = ()
+    """Trackers that get the numbers of metrics.jsonl too: tensorboard, wandb, mlflow. May change when a run is resumed."""
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Config))
+
+
+def convert(values: Any, kind: type[T], what: str = "") -> T:
+    """`values` (numbers, strings, lists, dictionaries) as the type `kind`, checked by msgspec.
+
+    In an error they are called `what`, or by the flag of the field that is wrong.
+
+    >>> convert({"agents": 0}, Config)
+    Traceback (most recent call last):
+        ...
+    fedpg.errors.UserError: agents must be int >= 1, not 0
+    """
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        expected, _, path = str(error).partition(" - at `$")
+        field = re.match(r"\.(\w+)", path)
+        expected = expected.removeprefix("Expected ").partition(", got ")[0].replace("`", "").replace(" | null", "")
+        expected = expected.replace("array", "a list").replace("object", "a table")
+        name, value = (flag(field[1]), values[field[1]]) if field else (what, values)
+        raise UserError(f"{name} must be {expected}, not {value!r}") from None
+
+
+def make(values: dict[str, Any], where: str = "the configuration") -> Config:
+    """The configuration with these fields, names with hyphens or underscores; `where` they are from, for an error."""
+    known = [flag(name) for name in FIELDS]
+    return convert({choose(f"key in {where}", flag(key), known).replace("-", "_"): value for key, value in values.items()}, Config)
+
+
+def checked(config: Config) -> Config:
+    """The same configuration, its values checked; arrays of NumPy and JAX in options become lists."""
+    return make(msgspec.to_builtins(config, enc_hook=lambda array: array.tolist()))
+
+
+def parse(text: str, where: str) -> dict[str, Any]:
+    """The fields that a text in TOML sets, checked; `where` names the text in an error."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{where} is not valid TOML: {error}") from None
+    config, names = make(table, where), [key.replace("-", "_") for key in table]
+    return {name: getattr(config, name) for name in names}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The fields that a TOML file sets, checked."""
+    require(path.is_file(), f"no configuration file at {path}")
+    try:
+        return parse(path.read_text(), str(path))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as a TOML file; values that are None are left out."""
+    values = {flag(name): getattr(config, name) for name in FIELDS if getattr(config, name) is not None}
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it; JSON has no infinity, and another notation for tables."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(entry) for entry in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    require(value is not None, "an option must have a value: leave it out instead of giving null")
+    return json.dumps(value)

@@ -1,27 +1,33 @@
 """A run folder: config.toml, manifest.json, metrics.jsonl, events.jsonl, checkpoint/.
 
-Written so that a kill at any moment loses nothing. events.jsonl is there only if something happened.
+Files are written such that a kill at any moment loses nothing. events.jsonl exists only if something went wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
+import datetime
 import fcntl
+import importlib.metadata
 import json
 import os
-from collections.abc import Iterator
+import platform
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from fedpg.errors import UserError, require
 
 LOCK = ".lock"
 FEDERATION = "federation"
-"""The subfolder of a run between machines: what its server's processes need."""
+"""The subfolder of a run between machines, with what its server's processes need."""
+PACKAGES = ("fedpg", "jax", "jaxlib", "numpy", "safetensors", "gymnasium", "mujoco", "mujoco-mjx")
+"""Packages whose versions the manifest records."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file so that a reader, or a crash, sees either the old content or the new, never a part."""
+    """Writes a file such that a reader, or a crash, sees either the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -53,7 +59,7 @@ class RunFolder:
         self.federation = path / FEDERATION
 
     def require_empty(self) -> None:
-        """Refuses a folder that holds another run, or anything else."""
+        """Refuses a folder that holds a run, or anything else."""
         if self.config.exists():
             raise UserError(f"{self.path} holds a run already: add --resume to continue it, or give another --out")
         require(not self.path.exists() or self.path.is_dir(), f"{self.path} is a file: give another --out")
@@ -66,7 +72,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def lock(self, name: str = LOCK, hint: str = "wait for it, or give another --out") -> Iterator[None]:
-        """Keeps a second process out while this one writes, or does what the lock `name` is for; `hint` ends its error."""
+        """Keeps a second process out while this one holds the lock `name`; `hint` ends the error that the second one gets."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = (self.path / name).open("w")
@@ -79,32 +85,38 @@ class RunFolder:
                 raise UserError(f"another process is working in {self.path}: {hint}") from None
             yield
 
-    def append_row(self, row: dict[str, Any]) -> None:
-        """Adds one line to metrics.jsonl."""
-        _append(self.metrics, row)
 
-    def append_event(self, event: dict[str, Any]) -> None:
-        """Adds one line to events.jsonl."""
-        _append(self.events, event)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The complete lines of metrics.jsonl; a line cut off by a crash is left out."""
-        return _read(self.metrics)
-
-    def keep_rows(self, last_round: int) -> list[dict[str, Any]]:
-        """Drops lines after `last_round` (written after the checkpoint that a resumed run starts from); returns the rest."""
-        rows = [row for row in self.rows() if row["round"] <= last_round]
-        _write(self.metrics, rows)
-        return rows
-
-    def keep_events(self, rounds_done: int) -> None:
-        """Drops events that a run resumed after `rounds_done` rounds will see again."""
-        if self.events.exists():
-            known = [event for event in _read(self.events) if event["round"] < rounds_done + (event["during"] != "training")]
-            _write(self.events, known)
+def manifest() -> dict[str, Any]:
+    """What a result is made with: command, versions, devices, precision."""
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "backend": jax.default_backend(),
+        "devices": [device.device_kind for device in jax.devices()],
+        "matmul_precision": "highest",  # the engines set it, whatever JAX's default is
+        "x64": bool(jax.config.jax_enable_x64),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }
 
 
-def _append(path: Path, row: dict[str, Any]) -> None:
+def version(package: str) -> str | None:
+    """The installed version of a package, None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes an indented JSON file atomically."""
+    write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def append_line(path: Path, row: dict[str, Any]) -> None:
+    """Adds one line to a file of JSON lines."""
     try:
         with path.open("a") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
@@ -114,18 +126,18 @@ def _append(path: Path, row: dict[str, Any]) -> None:
         raise UserError(f"cannot write {path}: {error.strerror}; make room, then --resume") from error
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a file; one cut off by a crash is left out."""
-    if not path.exists():
-        return []
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a file of JSON lines; a line cut off by a crash is left out. Empty if there is no file."""
     rows = []
-    for line in path.read_text().splitlines():
-        try:
+    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        for line in path.read_text().splitlines():
             rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
     return rows
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
+def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Drops the lines of a file of JSON lines that are not wanted; returns the rest."""
+    rows = [row for row in read_lines(path) if wanted(row)]
+    if path.exists():
+        write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
+    return rows

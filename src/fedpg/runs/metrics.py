@@ -1,54 +1,45 @@
 """One line of metrics.jsonl from what an engine measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedpg.communication import Communication
 from fedpg.rounds import HEALTHY, Scores, SeedState
-from fedpg.communication import Traffic
 from fedpg.runs.config import Config
 from fedpg.theory import privacy
 
 
-def short(value: Any) -> float | None:
-    """A float32 with no more digits than it has; None where it is not finite (JSON has no NaN)."""
-    number = np.float32(value)
-    return float(str(number)) if np.isfinite(number) else None
+class Costs(NamedTuple):
+    """What every seed has used since round 0, (seeds,) each; `refused` counts messages."""
 
+    env_steps: np.ndarray
+    trajectories: np.ndarray
+    refused: np.ndarray
 
-class Costs:
-    """What every seed has used since round 0, (seeds,) each."""
-
-    def __init__(self, seeds: int) -> None:
-        self.env_steps = np.zeros(seeds, np.int64)
-        self.trajectories = np.zeros(seeds, np.int64)
-        self.refused = np.zeros(seeds, np.int64)
-
-    def add(self, state: SeedState) -> None:
-        """Adds what `state` counted since the last evaluation."""
-        self.env_steps += state.info.usage.env_steps
-        self.trajectories += state.info.usage.trajectories
-        self.refused += state.refused.sum(1)
+    def plus(self, state: SeedState) -> "Costs":
+        """The costs with what `state` counted since the last evaluation."""
+        usage = state.info.usage
+        return Costs(self.env_steps + usage.env_steps, self.trajectories + usage.trajectories, self.refused + state.refused.sum(1))
 
 
 def make_row(
-    round: int, seconds: float, scores: Scores, state: SeedState, costs: Costs, floats: tuple[np.ndarray, np.ndarray]
+    config: Config, round: int, seconds: float, scores: Scores, state: SeedState, costs: Costs, communication: Communication
 ) -> dict[str, Any]:
     """The line for `round`. Means are over the seeds that have not failed; NAME_per_seed lists hold null for those that have.
 
     Args:
+        config: resolved.
         round: rounds done.
         seconds: spent training since round 0.
         scores: of every seed.
-        state: of every seed, with what was counted since the last evaluation.
+        state: of every seed, NumPy arrays, with what was counted since the last evaluation.
         costs: since round 0.
-        floats: numbers sent up and down since round 0 by the whole federation, (seeds,) each.
+        communication: what the whole federation sends.
     """
     usage, weights = state.info.usage, state.info.weights
-    returns, objectives = (np.where(np.isfinite(x), x, np.nan) for x in (scores.total_return, scores.objective))
+    returns, objectives = (np.where(np.isfinite(x), x, np.nan) for x in (scores.returns, scores.objective))
     with np.errstate(divide="ignore", invalid="ignore"):
         per_seed = {
             "return": np.array([known(np.mean, row) for row in returns]),
@@ -57,34 +48,37 @@ def make_row(
             "train_return": usage.total_return / usage.trajectories,
             "weight_mean": weights.total / weights.count,
             "weight_max": np.where(weights.count > 0, weights.largest, np.nan),
-            "ess": weights.total**2 / (weights.squares * weights.count),
+            "ess": effective_share(weights),
             "direction_sq": state.latest.direction_sq,
             "drift_sq": state.latest.drift_sq,
         }
     if scores.grad_norm_sq is not None:
         per_seed |= {"grad_norm_sq": scores.grad_norm_sq, "spread": scores.spread}
-    counts = {"env_steps": costs.env_steps, "trajectories": costs.trajectories, "floats_up": floats[0], "floats_down": floats[1]}
+    up, down = communication.total(round, costs.env_steps)
+    counts = {"env_steps": costs.env_steps, "trajectories": costs.trajectories, "floats_up": up, "floats_down": down}
 
     healthy = state.failed == HEALTHY
-    row: dict[str, Any] = {"round": round, "seconds": round_to_ms(seconds)}
+    row: dict[str, Any] = {"round": round, "seconds": float(f"{seconds:.3f}")}
     for name, values in counts.items():
         row[name] = float(values.mean())
         row[f"{name}_per_seed"] = [int(v) for v in values]
     for name, values in per_seed.items():
-        row[name] = short(known(np.mean, values[healthy]))
+        row[name] = short(known(np.mean, np.asarray(values)[healthy]))
         row[f"{name}_per_seed"] = [short(v) if fine else None for v, fine in zip(values, healthy, strict=True)]
     row["return_per_agent"] = [short(known(np.mean, row)) for row in returns[healthy].T]
     row["refused_per_agent"] = [int(v) for v in state.refused.sum(0)]
     row["refused_messages"] = int(costs.refused.sum())
     row["failed_seeds"] = {str(seed): int(state.failed[seed]) for seed in np.flatnonzero(~healthy)}
+    if config.noise > 0:
+        # An upper bound: the agents that missed rounds have sent fewer messages.
+        row["epsilon"] = privacy.epsilon(config.noise, communication.messages(round), config.privacy_delta)
     return row
 
 
-def privacy_spent(config: Config, traffic: Traffic, rounds: int) -> dict[str, Any]:
-    """What the messages of an agent that missed no round have given away: an upper bound for the others. Nothing without noise."""
-    if config.noise == 0:
-        return {}
-    return {"epsilon": privacy.epsilon(config.noise, traffic.messages(rounds), config.privacy_delta)}
+def effective_share(weights: Any) -> np.ndarray:
+    """(sum w)^2 / (n sum w^2), the effective sample size of n importance weights as a share of n; NaN without weights."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(weights.total) ** 2 / (np.asarray(weights.squares) * weights.count)
 
 
 def known(function: Callable[[np.ndarray], Any], values: np.ndarray) -> Any:
@@ -93,5 +87,7 @@ def known(function: Callable[[np.ndarray], Any], values: np.ndarray) -> Any:
     return function(there) if there.size else np.nan
 
 
-def round_to_ms(seconds: float) -> float:
-    return float(f"{seconds:.3f}")
+def short(value: Any) -> float | None:
+    """A float32 with no more digits than it has; None where it is not finite (JSON has no NaN)."""
+    number = np.float32(value)
+    return float(str(number)) if np.isfinite(number) else None

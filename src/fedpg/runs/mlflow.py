@@ -1,6 +1,4 @@
-"""MLflow: on the server of MLFLOW_TRACKING_URI, in the experiment MLFLOW_EXPERIMENT_NAME, or else fedpg."""
-
-from __future__ import annotations
+"""MLflow: the server of MLFLOW_TRACKING_URI, the experiment MLFLOW_EXPERIMENT_NAME (default: fedpg)."""
 
 import dataclasses
 import importlib.util
@@ -10,14 +8,14 @@ from typing import Any
 from fedpg.errors import require
 from fedpg.runs.config import Config
 from fedpg.runs.folder import RunFolder
-from fedpg.runs.points import Point, token_of
+from fedpg.runs.trackers import run_id
 
 OURS, LAST = "fedpg.run", "round"
-"""The tag by which a run is found again, and the metric that is written when all others of a point have been."""
+"""The tag by which a run is found again, and the metric that is written after all others of a point."""
 MOST_METRICS, LONGEST_PARAM = 1000, 6000
-"""What MLflow takes in one request."""
+"""MLflow's limits for one request."""
 CHANGING = ("rounds", "track")
-"""What a resumed run may change: MLflow's params cannot, so these are tags."""
+"""Fields that a resumed run may change. MLflow's params cannot change, so these are tags."""
 
 
 class MLflow:
@@ -25,7 +23,7 @@ class MLflow:
 
     def __init__(self, folder: RunFolder, config: Config) -> None:
         mlflow = _package()
-        self._client, self._metric, token = mlflow.MlflowClient(), mlflow.entities.Metric, token_of(folder)
+        self._client, self._metric, token = mlflow.MlflowClient(), mlflow.entities.Metric, run_id(folder)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "fedpg")
         known = self._client.get_experiment_by_name(name)
         experiment = known.experiment_id if known else self._client.create_experiment(name)
@@ -38,15 +36,15 @@ class MLflow:
         tags = [mlflow.entities.RunTag(key, _text(settings[key])) for key in CHANGING]
         self._client.log_batch(self._id, params=params, tags=tags)
 
-    def log(self, point: Point) -> None:
-        if point.round <= self._last:
+    def log(self, round: int, time: float, values: dict[str, float]) -> None:
+        if round <= self._last:
             return
-        metrics = [self._metric(name, value, int(1000 * point.time), point.round) for name, value in point.values.items()]
+        metrics = [self._metric(name, value, int(1000 * time), round) for name, value in values.items()]
         if self._torn:  # an earlier process may have been killed in the middle of this point
             metrics, self._torn = [metric for metric in metrics if not self._has(metric)], False
         for first in range(0, len(metrics), MOST_METRICS):
             self._client.log_batch(self._id, metrics=metrics[first : first + MOST_METRICS])
-        self._client.log_metric(self._id, LAST, point.round, int(1000 * point.time), point.round)
+        self._client.log_metric(self._id, LAST, round, int(1000 * time), round)
 
     def close(self, complete: bool) -> None:
         self._client.set_terminated(self._id, "FINISHED" if complete else "KILLED")
@@ -64,11 +62,11 @@ def _package() -> Any:
 
 
 def _text(value: object) -> str:
-    return (" ".join(value) if isinstance(value, tuple) else str(value))[:LONGEST_PARAM]
+    return (" ".join(map(str, value)) if isinstance(value, tuple) else str(value))[:LONGEST_PARAM]
 
 
 def check() -> None:
-    """MLflow's small package talks to servers; a database of one's own needs more."""
+    """Refuses to run without a server, unless the packages for a local database are installed."""
     local = _package().get_tracking_uri().startswith("sqlite:")
     there = importlib.util.find_spec("sqlalchemy") and importlib.util.find_spec("alembic")
     require(bool(there or not local), "--track mlflow has no server: set MLFLOW_TRACKING_URI to its address, or pip install mlflow")

@@ -1,98 +1,76 @@
-"""What a person sees while a run goes on."""
-
-from __future__ import annotations
+"""What is shown while a run goes on."""
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import rich.progress
 from rich.console import Console
 
 from fedpg.runs.config import Config
 
-MOST_TOLD = 20
-"""Different mishaps shown on the screen; the rest is in events.jsonl only."""
+MOST_SHOWN = 20
+"""Different events shown on the screen; the rest is in events.jsonl only."""
 
 
-class Progress(Protocol):
-    """Told by the loop what happens."""
-
-    def running(self, config: Config, round: int) -> contextlib.AbstractContextManager[None]: ...
-    def advanced(self, round: int) -> None: ...
-    def evaluated(self, row: dict[str, Any]) -> None: ...
-    def happened(self, event: dict[str, Any]) -> None: ...
-
-
-class Silent:
-    """Says nothing."""
+class Progress:
+    """Gets reports from the training loop. This one shows nothing; subclasses show what they like."""
 
     def running(self, config: Config, round: int) -> contextlib.AbstractContextManager[None]:
+        """A context around all that follows in this process, which begins after `round` rounds."""
         return contextlib.nullcontext()
 
     def advanced(self, round: int) -> None:
-        pass
+        """`round` rounds are done."""
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        pass
+        """A line was added to metrics.jsonl."""
 
     def happened(self, event: dict[str, Any]) -> None:
-        pass
+        """A line was added to events.jsonl."""
 
 
-class Bar:
+class Bar(Progress):
     """A bar with the current return; without a terminal, one line per evaluation.
 
     Args:
         console: where to draw.
-        label: what to call the run.
+        label: the run's name on the screen.
     """
 
     def __init__(self, console: Console, label: str | None = None) -> None:
         self._console, self._label = console, label
-        self._row: dict[str, Any] | None = None
-        self._told: set[tuple[int, str]] = set()
-        self._bar: rich.progress.Progress | None = None
+        self._shown: set[tuple[int, str]] = set()
 
     @contextlib.contextmanager
     def running(self, config: Config, round: int) -> Iterator[None]:
-        label = self._label or f"{config.algorithm} on {config.env}"
-        if not self._console.is_terminal:
-            yield
-            return
         columns = ("[progress.description]{task.description}", rich.progress.BarColumn(), rich.progress.MofNCompleteColumn())
-        with rich.progress.Progress(
-            *columns, "rounds", "{task.fields[result]}", rich.progress.TimeRemainingColumn(), console=self._console
-        ) as bar:
-            self._bar, self._task = bar, bar.add_task(label, total=config.rounds, completed=round, result=self._result())
+        columns += ("rounds", "{task.fields[result]}", rich.progress.TimeRemainingColumn())
+        label = self._label or f"{config.algorithm} on {config.env}"
+        with rich.progress.Progress(*columns, console=self._console, disable=not self._console.is_terminal) as self._bar:
+            self._task = self._bar.add_task(label, total=config.rounds, completed=round, result="return -")
             yield
-        self._bar = None
 
     def advanced(self, round: int) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=round)
+        self._bar.update(self._task, completed=round)
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        self._row = row
-        if self._bar is not None:
-            self._bar.update(self._task, result=self._result())
-        elif not self._console.is_terminal:
+        result = "return -"
+        if row["return"] is not None:
+            failed = f", {len(row['failed_seeds'])} failed" if row["failed_seeds"] else ""
+            result = f"return {row['return']:.1f}, worst agent {row['return_worst']:.1f}{failed}"
+        self._bar.update(self._task, result=result)
+        if not self._console.is_terminal:
             label = f"{self._label}, " if self._label else ""
-            self._console.print(
-                f"{label}round {row['round']}: {self._result()}, {row['env_steps']:.3g} env steps", highlight=False, soft_wrap=True
-            )
+            self._print(f"{label}round {row['round']}: {result}, {row['env_steps']:.3g} env steps")
 
     def happened(self, event: dict[str, Any]) -> None:
-        """Says what went wrong with an agent, once for each kind of thing."""
+        """Shows each kind of event of each agent once."""
         kind = (event["agent"], event["what"])
-        if kind not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(kind)
+        if kind not in self._shown and len(self._shown) < MOST_SHOWN:
+            self._shown.add(kind)
             whose = "" if event["agent"] is None else f"agent {event['agent']} left out: "
-            line = f"round {event['round']}, {event['during']}: {whose}{event['what']} (events.jsonl has all)"
-            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+            self._print(f"round {event['round']}, {event['during']}: {whose}{event['what']} (events.jsonl has all)")
 
-    def _result(self) -> str:
-        if self._row is None or self._row["return"] is None:
-            return "return -"
-        failed = f", {len(self._row['failed_seeds'])} failed" if self._row["failed_seeds"] else ""
-        return f"return {self._row['return']:.1f}, worst agent {self._row['return_worst']:.1f}{failed}"
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -1,9 +1,9 @@
-"""The host loop: progress, evaluation, metrics, checkpoints, Ctrl-C and resume."""
-
-from __future__ import annotations
+"""The training loop: rounds, evaluations, metrics, checkpoints, Ctrl-C and resume."""
 
 import contextlib
-import dataclasses
+import datetime
+import json
+import re
 import signal
 import threading
 import time
@@ -14,20 +14,18 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpg import named_arrays as wire
-from fedpg.rounds import HEALTHY
-from fedpg.flower.tasks import one_line
-from fedpg.errors import UserError, require
+from fedpg import named_arrays
+from fedpg.errors import UserError, choose, one_line, require
+from fedpg.rounds import HEALTHY, SeedState
 from fedpg.runs import checkpoint
-from fedpg.runs import manifest
 from fedpg.runs import config as configs
-from fedpg.runs.config import Config, flag
-from fedpg.runs.folder import RunFolder, write_atomically
-from fedpg.runs.points import TRACKING
-from fedpg.runs.sending import Trackers
-from fedpg.runs.progress import Progress, Silent
-from fedpg.runs.metrics import Costs, make_row, privacy_spent
-from fedpg.runs.setup import Engine, build, resolve
+from fedpg.runs.config import FIELDS, Config, flag
+from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, write_atomically, write_json
+from fedpg.runs.metrics import Costs, make_row
+from fedpg.runs.progress import Progress
+from fedpg.runs.setup import build, resolve
+from fedpg.runs.trackers import TRACKING, Trackers
+from fedpg.simulate import Simulator, State
 
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is heard."""
@@ -40,7 +38,7 @@ class Run(NamedTuple):
         folder: where it is.
         config: complete.
         round: rounds done; fewer than `config.rounds` if Ctrl-C stopped it.
-        rows: what metrics.jsonl holds.
+        rows: the lines of metrics.jsonl.
     """
 
     folder: Path
@@ -50,202 +48,235 @@ class Run(NamedTuple):
 
 
 def train(
-    config: Config,
-    out: Path | str,
+    config: Config | None = None,
     *,
+    out: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    make_engine: Callable[[Config], Engine] = build,
+    make_engine: Callable[[Config], Simulator] = build,
+    **settings: Any,
 ) -> Run:
-    """Trains one policy for all agents of `config` and writes a run folder.
+    """Trains one policy for all agents and writes a run folder.
+
+        fedpg.train(env="cartpole", agents=5, rounds=40, out="runs/mine")
 
     Args:
-        config: what to run; with `resume` it must be the folder's own, but for `rounds`, which may be larger, and `track`.
-        out: the run folder; must be empty or absent unless `resume`.
-        resume: go on from the folder's checkpoint, bit for bit.
-        progress: where to report; silent by default.
-        make_engine: what runs a complete configuration.
+        config: the run; left out, the defaults, or with `resume` the folder's own configuration.
+        out: the run folder, which must be empty or absent unless `resume`; left out, a new folder under runs/.
+        resume: continue from the folder's checkpoint, bit for bit. Only `rounds`, which may grow, and `track` may change.
+        progress: gets reports while the run goes on; silent by default.
+        make_engine: makes the engine of a complete configuration: a `Simulator`, or an object with its methods (`fedpg.flower`).
+        settings: fields of `Config` that win over `config`.
     """
-    folder = RunFolder(Path(out))
-    asked, config = config, resolve(config)
+    for name in settings:
+        choose("setting", name, FIELDS)
+    given = {name: value for name, value in vars(config or Config()).items() if value != getattr(Config(), name)} | settings
     if resume:
-        folder.require_run()
-        stored = resolve(Config(**configs.read(folder.config) | {"track": ()}))  # its trackers need not be installed any more
-        # u_0 follows from the number of rounds the run began with, unless it was asked for
-        config = check_same(config if asked.u0 != "auto" else dataclasses.replace(config, u0=stored.u0), stored)
-    else:
+        require(out is not None, "to resume, give the folder of the run: --out, or out=")
+        RunFolder(Path(out)).require_run()
+        stored = Config(**configs.read(RunFolder(Path(out)).config))
+        for name, value in given.items():
+            kept = getattr(stored, name)
+            require(name in ("rounds", "track") or value == kept, f"cannot resume: the run has {flag(name)} {kept}, not {value}")
+        given = vars(stored) | given
+        require(given["rounds"] >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {given['rounds']}")
+    config = resolve(Config(**given))
+    folder = RunFolder(Path(out or new_path(config)))
+    if not resume:
         folder.require_empty()
-    # GPUs round matrix products to TF32 unless told otherwise; results must not depend on that.
-    with jax.default_matmul_precision("highest"):
-        loop = _Loop(make_engine(config), config, folder, progress or Silent())
-        with folder.lock():
-            return loop.run(resume)
+    loop = _Loop(make_engine(config), config, folder, progress or Progress())
+    with folder.lock():
+        return loop.run(resume)
 
 
-def check_same(wanted: Config, stored: Config) -> Config:
-    """The stored configuration with the wanted rounds and trackers; refuses any other difference."""
-    for field in dataclasses.fields(Config):
-        here, there = getattr(wanted, field.name), getattr(stored, field.name)
-        require(field.name in ("rounds", "track") or here == there, f"cannot resume: the run has {flag(field.name)} {there}, not {here}")
-    require(wanted.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {wanted.rounds}")
-    return dataclasses.replace(stored, rounds=wanted.rounds, track=wanted.track)
+def new_path(config: Config) -> str:
+    """Where a run goes that was given no folder."""
+    names = (re.sub(r"[^\w.-]+", "-", name) for name in (config.env, config.algorithm))
+    return f"runs/{'-'.join(names)}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+
+
+class Saved(NamedTuple):
+    """The arrays of a checkpoint."""
+
+    state: SeedState
+    costs: Costs
 
 
 class _Loop:
-    def __init__(self, engine: Engine, config: Config, folder: RunFolder, progress: Progress) -> None:
+    """One process of a run.
+
+    Attributes:
+        state: the engine's state.
+        evaluated: rounds done at the last evaluation; what the state counts since then is not yet in `costs`.
+        seconds: spent training since round 0.
+        events: how many lines of events.jsonl are about agents.
+    """
+
+    state: State
+
+    def __init__(self, engine: Simulator, config: Config, folder: RunFolder, progress: Progress) -> None:
         self.engine, self.config, self.folder, self.progress = engine, config, folder, progress
-        self.round, self.seconds, self.saved = 0, 0.0, 0.0
-        self.costs = Costs(config.seeds)
+        self.key = jax.random.key(config.seed)
+        # Both before anything is written: they refuse what makes no sense.
+        self.blank = engine.blank(self.key)
+        self.communication = engine.communication(self.blank)
+        self.evaluated, self.seconds, self.saved = -1, 0.0, 0.0
+        self.costs = Costs(*np.zeros((3, config.seeds), np.int64))
         self.rows: list[dict[str, Any]] = []
-        self.last_event: str | None = None
+        self.events, self.last_event = 0, "a number that is not finite"
+
+    @property
+    def round(self) -> int:
+        return int(self.state.round)
 
     def run(self, resume: bool) -> Run:
-        restored = self._restore() if resume else False
+        restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
-        with Trackers(self.folder, self.config, self._lost_tracker) as self.trackers:
+        reports = self.progress.running(self.config, self.round if restored else 0)
+        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers, reports:
             if not restored:
                 self._begin()
-            elif self._evaluation_is_due():
+            elif self.evaluated < self.round and self._evaluation_is_due():
                 self._evaluate()
-            self.trackers.tell(self.rows)
-            stop = threading.Event()
-            with self.progress.running(self.config, self.round), stop_on_interrupt(stop):
+            self.trackers.send(self.rows)
+            with stop_on_interrupt() as stop:
                 self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
 
     def _begin(self) -> None:
-        manifest.write(self.folder.manifest, {"agents_of_seed_0": describe(self.engine.constants)})
-        self.folder.keep_rows(-1)
-        self.folder.keep_events(-1)
+        for file in (self.folder.metrics, self.folder.events):
+            file.unlink(missing_ok=True)
+        write_json(self.folder.manifest, manifest() | {"agents_of_seed_0": describe(self.engine.constants(self.blank))})
         began = time.monotonic()
-        self.engine.start()
+        self.state = jax.block_until_ready(self.engine.init(self.key))
         self.seconds = time.monotonic() - began
         self._record_events()
-        if self.engine.log.live and (self.engine.state().failed != HEALTHY).all():
+        if self.engine.events.live and not self._healthy().any():
             raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): mend it, then --resume")
         self._evaluate()
         self._save()
-
-    def _evaluation_is_due(self) -> bool:
-        """Whether the run was saved in an evaluation in which every agent failed."""
-        due = self.round % self.config.eval_every == 0 or self.round == self.config.rounds
-        return due and (not self.rows or self.rows[-1]["round"] < self.round)
 
     def _rounds(self, stop: threading.Event) -> None:
         pace = 1
         while self.round < self.config.rounds and not stop.is_set():
             boundary = min(self.config.rounds, (self.round // self.config.eval_every + 1) * self.config.eval_every)
             count = min(pace, boundary - self.round)
-            began = time.monotonic()
-            self.engine.advance(self.round, count)
+            before, began = self.state, time.monotonic()
+            self.state, _ = jax.block_until_ready(self.engine.run(before, count, accumulate=self.round > self.evaluated))
             took = time.monotonic() - began
-            self.round, self.seconds = self.round + count, self.seconds + took
+            self.seconds += took
             pace = max(1, min(2 * pace, int(count * PACE / max(took, 1e-6))))
             self.progress.advanced(self.round)
             self._record_events()
-            if self.engine.log.live:
-                pace = 1  # rounds in Python are long enough, and a round in which every environment failed can be done again
-                self._stop_if_all_failed()
-            if self.round == boundary:
+            if self.engine.events.live:
+                pace = 1  # rounds in Python are long enough, and a round in which every environment failed can be repeated
+                if not self._healthy().any():
+                    self.state = before
+                    self._stop_without_agents()
+            if self._evaluation_is_due():
                 self._evaluate()
-            if self.round == boundary or time.monotonic() - self.saved > self.engine.save_every or stop.is_set():
+            if self._evaluation_is_due() or time.monotonic() - self.saved > self.engine.save_every or stop.is_set():
                 self._save()
 
+    def _evaluation_is_due(self) -> bool:
+        return self.round % self.config.eval_every == 0 or self.round == self.config.rounds
+
+    def _healthy(self) -> np.ndarray:
+        """Which seeds have not failed, (seeds,)."""
+        return np.asarray(self.state.rows.failed) == HEALTHY
+
     def _evaluate(self) -> None:
-        scores, state = self.engine.evaluate(self.round), self.engine.state()
+        scores = jax.tree.map(np.asarray, self.engine.evaluate(self.state))
         self._record_events()
         # Rewards that are not numbers show here even if no message carried them.
-        broken = (state.failed == HEALTHY) & ~np.isfinite(scores.total_return).any(1)
-        if self.engine.log.live:
-            self._require_someone(self.engine.withheld or not broken.all())
-            broken[:] = False  # environments in Python may work again in the next round
-        state = state._replace(failed=np.where(broken, self.round, state.failed).astype(state.failed.dtype))
-        self.costs.add(state)
-        floats = self.engine.traffic.total(self.round, self.costs.env_steps)
-        row = make_row(self.round, self.seconds, scores, state, self.costs, floats)
-        row |= privacy_spent(self.config, self.engine.traffic, self.round)
-        self.folder.append_row(row)
+        broken = self._healthy() & ~np.isfinite(scores.returns).any(1)
+        if self.engine.events.live:
+            if broken.all() and not self.engine.withheld:
+                self._stop_without_agents()
+        elif broken.any():
+            failed = np.asarray(self.state.rows.failed)
+            failed = np.where(broken, self.round, failed).astype(failed.dtype)
+            self.state = self.state._replace(rows=self.state.rows._replace(failed=failed))
+        rows = jax.tree.map(np.asarray, self.state.rows._replace(server=(), agents=()))
+        self.costs = self.costs.plus(rows)
+        row = make_row(self.config, self.round, self.seconds, scores, rows, self.costs, self.communication)
+        row["events"] = self.events
+        append_line(self.folder.metrics, row)
         self.rows.append(row)
-        self.engine.load(state)
-        self.engine.reset_info()
+        self.evaluated = self.round
         self.progress.evaluated(row)
-        if (state.failed != HEALTHY).all():
+        if not self._healthy().any():
             self._save()
-            reason = f"every seed failed (numbers that are not finite, first in round {state.failed.min()})"
+            reason = f"every seed failed (numbers that are not finite, first in round {rows.failed.min()})"
             raise UserError(f"{reason}: try a smaller --local-lr or --heterogeneity; all is saved in {self.folder.path}")
 
-    def _stop_if_all_failed(self) -> None:
-        """Stops where every environment of every seed failed, saved such that --resume tries that round again."""
-        state, last = self.engine.state(), self.round - 1
-        if (state.failed != HEALTHY).all():
-            retried = np.where(state.failed == last, HEALTHY, state.failed).astype(state.failed.dtype)
-            self.engine.load(state._replace(failed=retried))
-            self.round = last
-            self._require_someone(False)
-
-    def _require_someone(self, left: bool) -> None:
-        if not left:
-            self._save()
-            reason = f"every agent failed in round {self.round} (the last was {self.last_event or 'a number that is not finite'})"
-            raise UserError(f"{reason}: mend it, then --resume; all is saved in {self.folder.path}")
+    def _stop_without_agents(self) -> None:
+        """Stops where every environment failed, saved such that --resume tries the same again."""
+        self._save()
+        reason = f"every agent failed in round {self.round} (the last was {self.last_event})"
+        raise UserError(f"{reason}: mend it, then --resume; all is saved in {self.folder.path}")
 
     def _record_events(self) -> None:
-        for event in self.engine.log.take():
-            self.folder.append_event(event)
+        for event in self.engine.events.take():
+            append_line(self.folder.events, event)
+            self.events += 1
             whose = "" if event["agent"] is None else f"seed {event['seed']}, agent {event['agent']}: "
             self.last_event = f"{whose}{event['what']}"
             self.progress.happened(event)
 
-    def _save(self) -> None:
-        arrays = {f"state.{k}": v for k, v in wire.flatten(self.engine.state()).items()}
-        arrays |= {f"costs.{k}": v for k, v in vars(self.costs).items()}
-        checkpoint.write(self.folder.checkpoint, arrays, {"round": self.round, "seconds": self.seconds})
-        self.saved = time.monotonic()
-        self.trackers.tell(self.rows)
-
-    def _lost_tracker(self, what: str) -> None:
+    def _tracker_failed(self, what: str) -> None:
         event = {"round": self.round, "during": TRACKING, "seed": 0, "agent": None, "what": one_line(what)}
         with contextlib.suppress(UserError):  # where the disk is full, metrics.jsonl says so
-            self.folder.append_event(event)
+            append_line(self.folder.events, event)
         self.progress.happened(event)
+
+    def _save(self) -> None:
+        about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
+        checkpoint.write(self.folder.checkpoint, named_arrays.flatten(Saved(self.state.rows, self.costs)), about)
+        self.saved = time.monotonic()
+        self.trackers.send(self.rows)
 
     def _restore(self) -> bool:
         """Loads the checkpoint; False if the run was killed before its first."""
         if not self.folder.checkpoint.exists():
             return False
         arrays, about = checkpoint.read(self.folder.checkpoint)
-        part = {kind: {k.removeprefix(f"{kind}."): v for k, v in arrays.items() if k.startswith(f"{kind}.")} for kind in ("state", "costs")}
-        self.engine.load(wire.unflatten(self.engine.template(), part["state"]))
-        vars(self.costs).update(part["costs"])
-        self.round, self.seconds = about["round"], about["seconds"]
-        self.rows = self.folder.keep_rows(self.round)
-        self.folder.keep_events(self.round)
-        manifest.add_resume(self.folder.manifest, self.round)
+        rows, self.costs = named_arrays.unflatten(Saved(self.blank.rows, self.costs), arrays)
+        self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
+        self.evaluated, self.seconds = about["evaluated"], about["seconds"]
+        # Lines that were written after the checkpoint will be written again.
+        self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
+        last = {"training": self.round - 1, "evaluation": self.evaluated}
+        events = keep_lines(self.folder.events, lambda event: event["round"] <= last.get(event["during"], self.round))
+        self.events = sum(event["during"] != TRACKING for event in events)
+        made_with = json.loads(self.folder.manifest.read_text())
+        made_with.setdefault("resumed", []).append(manifest() | {"round": self.round})
+        write_json(self.folder.manifest, made_with)
         return True
 
 
 def describe(constants: Any) -> dict[str, list]:
     """The agents' constants of seed 0, for the manifest; long arrays are left out."""
-    named = {name: np.asarray(leaf)[0] for name, leaf in wire.flatten(constants).items()}
+    named = {name: np.asarray(leaf)[0] for name, leaf in named_arrays.flatten(constants).items()}
     # JSON has no infinity
     return {name: [v if np.isfinite(v) else str(v) for v in leaf.tolist()] for name, leaf in named.items() if leaf.ndim == 1}
 
 
 @contextlib.contextmanager
-def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) lets the current call finish and sets `stop`; a second one stops at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """An event that Ctrl-C (or SIGTERM) sets, so that the current call can finish; a second Ctrl-C stops at once."""
+    stop = threading.Event()
 
     def heard(number: int, frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Python lets only the main thread handle signals.
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, heard) for number in signals}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,6 +1,4 @@
-"""Weights & Biases: in the project WANDB_PROJECT, or else fedpg; without a network with WANDB_MODE=offline."""
-
-from __future__ import annotations
+"""Weights & Biases: the project WANDB_PROJECT (default: fedpg); without a network with WANDB_MODE=offline."""
 
 import dataclasses
 import os
@@ -10,13 +8,13 @@ from typing import Any
 from fedpg.errors import require
 from fedpg.runs.config import Config
 from fedpg.runs.folder import RunFolder
-from fedpg.runs.points import Point, token_of
+from fedpg.runs.trackers import run_id
 
 QUIET = {"silent": True, "console": "off"}
-"""The screen is ours: wandb neither writes on it nor reads it."""
+"""wandb neither prints nor captures what is printed."""
 ONLY_POINTS = {"disable_git": True, "disable_code": True, "x_disable_stats": True, "x_disable_meta": True}
 ONLY_POINTS |= {"x_save_requirements": False, "x_disable_machine_info": True}
-"""Numbers and settings are sent, and neither code nor what else there is to know about the machine."""
+"""Only numbers and settings are sent: no code, nothing about the machine."""
 
 
 class WeightsAndBiases:
@@ -24,8 +22,8 @@ class WeightsAndBiases:
 
     def __init__(self, folder: RunFolder, config: Config) -> None:
         wandb = _package()
-        token = token_of(folder)
-        # each process writes an offline run of its own; the new one begins with round 0, so it holds all of the old
+        token = run_id(folder)
+        # each process writes its own offline run; the new one begins with round 0, so it holds all of the old
         for old in (folder.path / "wandb").glob(f"offline-run-*-{token}"):
             shutil.rmtree(old)
         self._run = wandb.init(
@@ -39,9 +37,9 @@ class WeightsAndBiases:
         self._next = self._run.step
         self._run.config.update(dataclasses.asdict(config), allow_val_change=True)
 
-    def log(self, point: Point) -> None:
-        if point.round >= self._next:
-            self._run.log(point.values, step=point.round, commit=True)
+    def log(self, round: int, time: float, values: dict[str, float]) -> None:
+        if round >= self._next:
+            self._run.log(values, step=round, commit=True)
 
     def close(self, complete: bool) -> None:
         self._run.finish(exit_code=0 if complete else 1)
@@ -56,7 +54,7 @@ def _package() -> Any:
 
 
 def check() -> None:
-    """Online it needs a key; asked for in the middle of a run, nobody would be there to give it."""
+    """Refuses an online run without a key, for which wandb would otherwise ask in the middle of the run."""
     wandb = _package()
     ready = wandb.setup().settings.mode != "online" or wandb.login(prompt=False, verify=False)
     require(bool(ready), "--track wandb has no key: run wandb login first, or set WANDB_MODE=offline")

@@ -1,9 +1,7 @@
 """The constants of the two convergence theorems, and the beta, step-sizes and B they prescribe."""
 
-from __future__ import annotations
-
 from fedpg.theory.constants import Constants, complete
 from fedpg.theory.errata import ERRATA, Erratum
-from fedpg.theory.prescription import Condition, Prescription, prescribe
+from fedpg.theory.prescription import Prescription, initial_batches, prescribe
 
-__all__ = ["ERRATA", "Condition", "Constants", "Erratum", "Prescription", "complete", "prescribe"]
+__all__ = ["ERRATA", "Constants", "Erratum", "Prescription", "complete", "initial_batches", "prescribe"]

@@ -3,8 +3,6 @@
 Names are the paper's. The paper's appendix writes the discount as lambda; here lambda is only the global step-size.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -55,14 +53,11 @@ def complete(c: Constants) -> Constants:
     """
     for name in ("horizon", "agents", "local_steps", "rounds"):
         value = getattr(c, name)
-        require(
-            isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST,
-            f"{name} must be a whole number from 1 to {LARGEST:.0e}, not {value!r}",
-        )
+        require(type(value) is int and 1 <= value <= LARGEST, f"{name} must be a whole number from 1 to {LARGEST:.0e}, not {value!r}")
     for name in ("G", "M", "r_max", "sigma", "delta", "g0"):
         value = getattr(c, name)
-        if value is not None:
-            require(SMALLEST <= value <= LARGEST, f"{name} must be a number from {SMALLEST:.0e} to {LARGEST:.0e}, not {value!r}")
+        within = value is None or SMALLEST <= value <= LARGEST
+        require(within, f"{name} must be a number from {SMALLEST:.0e} to {LARGEST:.0e}, not {value!r}")
     require(0.0 <= c.W <= LARGEST, f"W must be a number from 0 to {LARGEST:.0e}, not {c.W!r}")
     require(0.0 <= c.discount < 1.0, f"discount must be in [0, 1), not {c.discount!r}")
     return replace(

@@ -1,7 +1,5 @@
 """Errors in the paper's theory, and which of them change a number that `prescribe` returns."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 BOTH = ("fedsvrpg-m", "fedhapg-m")

@@ -1,30 +1,13 @@
 """The beta, step-sizes and B of the complete theorems, with every condition on eta that the proofs use."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from fedpg.errors import choose
 from fedpg.theory import constants as k
 from fedpg.theory.constants import Constants, complete
 
 ALGORITHMS = ("fedsvrpg-m", "fedhapg-m")
-
-
-class Condition(NamedTuple):
-    """One upper limit on eta.
-
-    Attributes:
-        name: short and stable, for people and for JSON.
-        formula: the limit in the paper's letters; S is Lbar or Lhat.
-        value: the limit.
-    """
-
-    name: str
-    formula: str
-    value: float
 
 
 @dataclass(frozen=True)
@@ -43,27 +26,36 @@ class Prescription:
     """lambda = min(1/24, sqrt(beta N K / a)) / S, with a = 162 (FedSVRPG-M) or 72 (FedHAPG-M)."""
     B: int
     """Trajectories per agent behind u_0: ceil(K / (R beta^2))."""
-    conditions: tuple[Condition, ...]
-    """Every limit on eta."""
+    conditions: dict[str, float]
+    """Every upper limit on eta, by a short and stable name."""
     bound_noise: float
     """(S delta sigma / (N K R))^(2/3), the leading term of the bound: what noise costs."""
     bound_start: float
     """S delta / R, the other term: what the distance to the optimum costs."""
 
     @property
-    def binding(self) -> Condition:
+    def binding(self) -> str:
         """The condition that decides eta."""
-        return min(self.conditions, key=lambda condition: condition.value)
+        return min(self.conditions, key=self.conditions.__getitem__)
 
     @property
     def local_lr(self) -> float:
         """eta: the largest step-size that satisfies every condition."""
-        return self.binding.value
+        return self.conditions[self.binding]
 
     @property
     def bound(self) -> float:
         """On the mean over rounds of E |grad J(theta_r)|^2, up to the theorem's numeric constant."""
         return self.bound_noise + self.bound_start
+
+
+def initial_batches(local_steps: int, rounds: int, beta: float) -> int:
+    """B = ceil(K / (R beta^2)): trajectories per agent behind u_0.
+
+    >>> initial_batches(32, 6, 0.1)
+    534
+    """
+    return math.ceil(local_steps / (rounds * beta * beta))
 
 
 def prescribe(constants: Constants, algorithm: str = "fedsvrpg-m") -> Prescription:
@@ -87,27 +79,26 @@ def prescribe(constants: Constants, algorithm: str = "fedsvrpg-m") -> Prescripti
         smoothness=smoothness,
         beta=beta,
         global_lr=global_lr,
-        B=math.ceil(c.local_steps / (c.rounds * beta * beta)),
+        B=initial_batches(c.local_steps, c.rounds, beta),
         conditions=_conditions(c, first_order, smoothness, beta, global_lr),
         bound_noise=(smoothness * c.delta * c.sigma / (samples * c.rounds)) ** (2.0 / 3.0),
         bound_start=smoothness * c.delta / c.rounds,
     )
 
 
-def _conditions(c: Constants, first_order: bool, smoothness: float, beta: float, global_lr: float) -> tuple[Condition, ...]:
+def _conditions(c: Constants, first_order: bool, smoothness: float, beta: float, global_lr: float) -> dict[str, float]:
     """The theorem's three conditions, then those of the lemmas its proof calls, which its statement leaves out."""
     ks = c.local_steps * smoothness
     # Bounds the sum of the agents' expected first steps, M_r. Its growth constant is L1, or Lhat for FedHAPG-M.
-    name, growth = ("L1", k.L1(c)) if first_order else ("Lhat", smoothness)
+    growth = k.L1(c) if first_order else smoothness
     bracket = 289.0 / 72.0 * (1.0 - beta) ** 2 + 8.0 * math.e * (global_lr * beta * k.L(c) * c.rounds) ** 2
-    first_steps = beta / (c.local_steps * growth * math.sqrt(288.0 * math.e * bracket))
     # Bounds the drift from theta_r. FedHAPG-M's lemma has L4 where FedSVRPG-M's has L3.
-    noise, spread = ("L3", k.L3(c)) if first_order else ("L4", k.L4(c))
-    return (
-        Condition("theorem-start", "(delta / (g0 lambda R))^(1/2) / (K S)", math.sqrt(c.delta / (c.g0 * global_lr * c.rounds)) / ks),
-        Condition("theorem-agents", "(beta / N)^(1/2) / (K S)", math.sqrt(beta / c.agents) / ks),
-        Condition("theorem-samples", "(beta / (N K))^(1/4) / (K S)", (beta / (c.agents * c.local_steps)) ** 0.25 / ks),
-        Condition("lemma-first-steps", f"beta / (K {name} (288e [289/72 (1-beta)^2 + 8e (lambda beta L R)^2])^(1/2))", first_steps),
-        Condition("lemma-drift-noise", f"L / (32 e^2 {noise}^2 K)", k.L(c) / (32.0 * math.e**2 * spread**2 * c.local_steps)),
-        Condition("lemma-drift-smoothness", "1 / (K L)", 1.0 / (c.local_steps * k.L(c))),
-    )
+    spread = k.L3(c) if first_order else k.L4(c)
+    return {
+        "theorem-start": math.sqrt(c.delta / (c.g0 * global_lr * c.rounds)) / ks,
+        "theorem-agents": math.sqrt(beta / c.agents) / ks,
+        "theorem-samples": (beta / (c.agents * c.local_steps)) ** 0.25 / ks,
+        "lemma-first-steps": beta / (c.local_steps * growth * math.sqrt(288.0 * math.e * bracket)),
+        "lemma-drift-noise": k.L(c) / (32.0 * math.e**2 * spread**2 * c.local_steps),
+        "lemma-drift-smoothness": 1.0 / (c.local_steps * k.L(c)),
+    }

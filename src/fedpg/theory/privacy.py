@@ -21,8 +21,6 @@ For numbers: with x = epsilon/mu - mu/2 and M(x) = Phi(-x)/phi(x) (Mills' ratio)
 without the product of a huge and a tiny number.
 """
 
-from __future__ import annotations
-
 import math
 
 from scipy.special import erfcx, ndtr

@@ -1,4 +1,4 @@
-"""Clipping and noise of messages: their size and their law, against NumPy."""
+"""Clipping and noise of messages: their size and distribution against NumPy, and the key that the noise comes from."""
 
 from __future__ import annotations
 
@@ -8,42 +8,33 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedpg import simulate as simulator
 from fedpg import trees
 from fedpg.algorithms import ALGORITHMS
-from fedpg.algorithms.aggregation import real_part
-from fedpg.algorithms.base import exchanges_of
-from fedpg.algorithms.wrappers import privacy
-from fedpg.algorithms.wrappers.compression import compressed
-from fedpg.algorithms.wrappers.privacy import private, protected, shortened
+from fedpg.algorithms.base import Algorithm, ServerState, exchanges_of
+from fedpg.algorithms.wrappers import attack, chain, compressed, private
+from fedpg.algorithms.wrappers.base import parts
+from fedpg.algorithms.wrappers.privacy import clipped, protected, with_secret
 from fedpg.errors import UserError
-from fedpg.simulate import Simulator
-from fedpg.simulate_plain import Debug
+from fedpg.simulate import simulator
+from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_trees_close
-from helpers.federations import bowl, home, make, rl
+from helpers.federations import Small, bowl, home, make, rl, run
 from helpers.loops import Bowls, walk
 
 MESSAGE = {"a": jnp.array([[3.0, 0.0], [0.0, 4.0]]), "b": jnp.array(12.0)}  # of norm 13
 NOTHING = trees.zeros_like(MESSAGE)
 
 
-@pytest.fixture(autouse=True)
-def compile_quickly(monkeypatch):
-    monkeypatch.setattr(simulator, "COMPILER_OPTIONS", {"cpu": {"xla_backend_optimization_level": 0}})
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e30, 1e-30])
 def test_a_long_message_gets_exactly_the_length_it_may_have_and_keeps_its_direction(scale):
-    clip = 6.5 * scale
-    leaves = [scale * leaf for leaf in jax.tree.leaves(MESSAGE)]
-    short = shortened(leaves, clip)
-    norm = np.sqrt(sum(float(np.sum(np.square(np.asarray(leaf, np.float64) / clip))) for leaf in short))
-    assert norm == pytest.approx(1.0, abs=1e-6)
-    assert_trees_close(short, trees.scale(0.5, leaves), rtol=1e-6)
-    assert_trees_close(shortened(leaves, 13.1 * scale), leaves)  # bit for bit
+    clip, x = 6.5 * scale, jnp.asarray([3.0, 0.0, 0.0, 4.0, 12.0]) * scale  # of norm 13
+    short = clipped(x, clip)
+    assert np.linalg.norm(np.asarray(short, np.float64) / clip) == pytest.approx(1.0, abs=1e-6)
+    np.testing.assert_allclose(short, 0.5 * x, rtol=1e-6)
+    np.testing.assert_array_equal(clipped(x, 13.1 * scale), x)
 
 
-def test_it_is_what_goes_beyond_the_expected_that_is_clipped():
+def test_only_the_distance_from_the_predicted_message_is_clipped():
     sent = protected(trees.scale(11.0, MESSAGE), trees.scale(10.0, MESSAGE), jax.random.key(0), 6.5, 0.0)
     assert_trees_close(sent, trees.scale(10.5, MESSAGE), rtol=1e-6)
     assert_trees_close(protected(NOTHING, NOTHING, jax.random.key(0), 1.0, 0.0), NOTHING)
@@ -73,17 +64,15 @@ def test_the_noise_has_the_stated_covariance():
 def test_clipped_fast_fedpg_by_hand(float64):
     """Both exchanges of a round are clipped; agents go on with what they measured."""
     clip, small = 0.15, bowl()
-    engine = Simulator(small.problem, private(make("fast-fedpg", small.problem, local_lr=1.5), clip), small.agents)
-    engine.start()
-    engine.advance(0, 3)
-    b, theta = Bowls(trees.take(engine.agents(), 0)), np.zeros(4)
+    ran = run(small, chain(make("fast-fedpg", small.problem, local_lr=1.5), private(clip)), 3)
+    b, theta = Bowls(trees.take(ran.state.agents, 0)), np.zeros(4)
     for _ in range(3):
         own = [b.g(i, theta) for i in b.all]
         common = np.mean([g * min(1.0, clip / np.linalg.norm(g)) for g in own], axis=0)
         ends = [walk(theta, lambda th, k, i=i, c=common, own=own: b.g(i, th) + c - own[i], 3, 1.5)[0] - theta for i in b.all]
         assert any(np.linalg.norm(end) > clip for end in ends)
         theta = theta + np.mean([end * min(1.0, clip / np.linalg.norm(end)) for end in ends], axis=0)
-    np.testing.assert_allclose(engine.state().server.shared.params[0], theta, rtol=1e-12)
+    np.testing.assert_allclose(ran.shared.params[0], theta, rtol=1e-12)
 
 
 def test_noise_of_all_agents_and_rounds_is_independent(float64):
@@ -91,30 +80,24 @@ def test_noise_of_all_agents_and_rounds_is_independent(float64):
     curvature a is sigma^2 / N (1 + q + ... + q^{R-1}), q = (1 - eta a)^2; 400 seeds, 4.5 standard errors."""
     clip, noise, eta, rounds, seeds = 100.0, 1e-3, 0.1, 12, 400
     small, fixed = bowl(agents=5), bowl(agents=5).agents(jax.random.key(3))
-    engine = Simulator(
-        small.problem, private(make("pavg", small.problem, local_lr=eta, local_steps=1), clip, noise), lambda key: fixed, seeds=seeds
-    )
-    engine.start()
-    engine.advance(0, rounds)
+    algorithm = chain(make("pavg", small.problem, local_lr=eta, local_steps=1), private(clip, noise))
+    ran = run(Small(small.problem, fixed), algorithm, rounds, seeds)
     b, theta = Bowls(fixed), np.zeros(4)
     for _ in range(rounds):
         theta = theta + eta * b.mean(theta)
-    away = engine.state().server.shared.params - theta
+    away = np.asarray(ran.shared.params) - theta
     q = (1.0 - eta * np.diag(b.curvature.mean(0))) ** 2
     variance = (noise * clip) ** 2 / 5 * (1.0 - q**rounds) / (1.0 - q)
     assert (np.abs(np.mean(away**2, axis=0) / variance - 1.0) < 4.5 * np.sqrt(2.0 / seeds)).all()
     assert (np.abs(np.corrcoef(away.T) - np.eye(4)) < 4.5 / np.sqrt(seeds)).all()
 
 
-def test_both_engines_roll_the_same_dice_and_pack_alike():
+def test_both_engines_draw_the_same_noise_and_compress_alike():
     small = bowl(agents=2, noise=0.3)
-    algorithm = compressed(private(make("pavg", small.problem, local_steps=1), 0.5, 0.2), "top-k", 0.5)
-    fast, plain = (built(small.problem, algorithm, small.agents) for built in (Simulator, Debug))
-    for engine in (fast, plain):
-        engine.start()
-        engine.advance(0, 1)
-    assert_trees_close(fast.state(), plain.state(), rtol=1e-4, atol=1e-5)
-    assert len(np.unique(fast.state().agents.inner.dice)) == 2, "rolled as often by every agent"
+    algorithm = chain(make("pavg", small.problem, local_steps=1), private(0.5, 0.2), compressed("top-k", 0.5))
+    fast, plain = (run(small, algorithm, 1, engine=engine).state.rows for engine in (simulator, plain_simulator))
+    assert_trees_close(fast, plain, rtol=1e-4, atol=1e-5)
+    assert len(np.unique(fast.agents.inner.noise_key)) == 2, "advanced as often by every agent"
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("local-only", "pooled")])
@@ -124,12 +107,12 @@ def test_no_algorithm_sends_whole_numbers(name):
     algorithm = make(name, small.problem)
     shared = algorithm.init(small.problem.init_params(jax.random.key(0)))[0].shared
     for exchange in exchanges_of(algorithm):
-        assert len(real_part(exchange.message(shared))[0]) == len(jax.tree.leaves(exchange.message(shared)))
+        assert parts(exchange.predicted(shared)).others == []
 
 
 def test_off_is_the_algorithm_itself_and_what_makes_no_sense_is_refused():
     algorithm = make("pavg", bowl().problem)
-    assert private(algorithm, 0.0, 0.0) is algorithm
+    assert chain(algorithm, private(0.0, 0.0)) is algorithm
     for clip, noise, said in (
         (0.0, 1.0, "as --clip"),
         (-1.0, 0.0, "clip must be 0"),
@@ -137,7 +120,73 @@ def test_off_is_the_algorithm_itself_and_what_makes_no_sense_is_refused():
         (float("inf"), 1.0, "finite"),
     ):
         with pytest.raises(UserError, match=said):
-            privacy.check(clip, noise)
+            private(clip, noise)
     for name in ("local-only", "pooled"):
         with pytest.raises(UserError, match=f"{name} sends no messages: leave out --clip and --noise"):
-            private(make(name, bowl().problem), 1.0)
+            chain(make(name, bowl().problem), private(1.0))
+
+
+SECRET = bytes(range(32))
+
+
+def noises(algorithm, state, keys):
+    """What an agent with the message 0 sends, one message for each key, one state after another."""
+    found = []
+    for key in keys:
+        message, state, _ = algorithm.local_update(key, (), state, ())
+        found.append(float(message[0]))
+    return found
+
+
+def silent() -> Algorithm:
+    def local_update(key, shared, state, agent):
+        return jnp.zeros(1), state, ()
+
+    return Algorithm("silent", lambda params: (ServerState(()), ()), local_update, None, predicted=lambda shared: jnp.zeros(1))
+
+
+def test_noise_comes_from_the_agent_s_own_key_and_never_repeats():
+    algorithm = chain(silent(), private(1.0, 1.0))
+    _, state = algorithm.init(())
+    keys = list(jax.random.split(jax.random.key(1), 3))
+    simulated = noises(algorithm, state, keys)
+    assert simulated == noises(algorithm, state, keys), "a simulation can be repeated"
+    assert len({*simulated, *noises(algorithm, state, keys[::-1])}) > 3, "agents, whose keys differ, differ from the first message on"
+    again = noises(algorithm, state, [keys[0]] * 50)
+    assert len(set(again)) == 50, "one round's key asked for twice"
+    secret = with_secret(state, SECRET)
+    assert secret.noise_key.dtype == jnp.uint32
+    assert secret.noise_key.shape == (2,)
+    assert not {*simulated} & {*noises(algorithm, secret, keys)}, "the server knows the keys, and not the secret"
+    assert noises(algorithm, secret, keys) == noises(algorithm, with_secret(state, SECRET), keys)
+    assert not np.array_equal(secret.noise_key, with_secret(state, SECRET[::-1]).noise_key)
+    assert abs(np.mean(again)) < 4.5 / np.sqrt(50)
+
+
+def test_a_secret_reaches_the_noise_key_through_other_wrappers():
+    algorithm = chain(make("scaffold", bowl().problem), private(1.0, 1.0), compressed("top-k"))
+    _, state = algorithm.init(jnp.zeros(4))
+    secret = with_secret(state, SECRET)
+    assert not np.array_equal(secret.inner.noise_key, state.inner.noise_key)
+    assert_trees_close(secret._replace(inner=secret.inner._replace(noise_key=state.inner.noise_key)), state)
+    with pytest.raises(UserError, match="has a noise key"):
+        with_secret(state.inner.inner, SECRET)
+    with pytest.raises(UserError, match="at least 16 bytes, not 4"):
+        with_secret(state, b"four")
+
+
+def test_whole_numbers_are_refused_except_for_the_keys_of_attackers():
+    def local_update(key, shared, state, agent):
+        return {"sum": jnp.zeros(2), "visits": jnp.arange(3)}, state, ()
+
+    counting = silent()._replace(
+        name="counting", local_update=local_update, predicted=lambda shared: {"sum": jnp.zeros(2), "visits": jnp.arange(3)}
+    )
+    noised = chain(counting, private(1.0, 1.0))
+    _, state = noised.init(())
+    with pytest.raises(UserError, match="counting sends whole numbers, which noise does not protect"):
+        noised.local_update(jax.random.key(0), (), state, ())
+    attacked = chain(silent(), attack("zero", 1), private(1.0, 1.0))
+    message, _, _ = attacked.local_update(jax.random.key(0), (), state, ())
+    assert message.inner[0] != 0
+    assert message.attack_key.dtype == jnp.uint32

@@ -14,8 +14,6 @@ the algorithm) to the outside (close to the network), is fixed:
 Private messages cannot carry moments of observations, which would reveal data: `private` and `observation_scaling` exclude each other.
 """
 
-from __future__ import annotations
-
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.wrappers.attack import attack
 from fedpg.algorithms.wrappers.base import Wrapper

@@ -15,8 +15,6 @@ Reference: the attacks in the code of Fan et al., "Fault-tolerant federated rein
 NeurIPS 2021.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -62,12 +60,7 @@ NAMES = (*ON_MESSAGES, *dishonest.ATTACKS)
 
 
 class AttackedMessage(NamedTuple):
-    """A message and the source of an attacker's random numbers.
-
-    Attributes:
-        inner: the algorithm's own message.
-        attack_key: what the attack's random numbers come from, (2,).
-    """
+    """A message of the algorithm, and the key of the attack's random numbers, (2,)."""
 
     inner: Any
     attack_key: jax.Array

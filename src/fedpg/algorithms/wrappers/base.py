@@ -1,7 +1,5 @@
 """What the wrappers share: their type, and access to the numbers in a message."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

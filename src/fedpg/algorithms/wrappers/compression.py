@@ -16,8 +16,6 @@ message never decodes to larger numbers than it contains: a bound on its numbers
 Reference: Karimireddy, Rebjock, Stich, Jaggi, "Error feedback fixes SignSGD and other gradient compression schemes", ICML 2019.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -38,13 +36,7 @@ TINY = float(jnp.finfo(jnp.float32).tiny)
 
 
 class Float16(NamedTuple):
-    """A message in float16.
-
-    Attributes:
-        leaves: its real leaves, in [-1, 1].
-        scale: the factor of each, (number of leaves,), float32.
-        others: its other leaves.
-    """
+    """A message in float16: its real leaves in [-1, 1], the factor of each, (number of leaves,), float32, and its other leaves."""
 
     leaves: list[jax.Array]
     scale: jax.Array
@@ -52,13 +44,7 @@ class Float16(NamedTuple):
 
 
 class TopK(NamedTuple):
-    """The largest entries of a message.
-
-    Attributes:
-        index: their places in the vector of all real leaves, (k,), int32.
-        value: the entries, (k,).
-        others: the leaves that are not real.
-    """
+    """The k largest entries of a message: their places in the vector of all real leaves, int32, their values, and its other leaves."""
 
     index: jax.Array
     value: jax.Array
@@ -81,20 +67,12 @@ def decode_float16(encoded: Float16, like: Tree) -> Tree:
     return join(leaves, encoded.others)
 
 
-def sent_entries(size: int, keep: float) -> int:
-    """k = ceil(keep d).
-
-    >>> sent_entries(30, 0.1), sent_entries(31, 0.1), sent_entries(5, 0.01)
-    (3, 4, 1)
-    """
-    return max(1, math.ceil(keep * size - 1e-9))
-
-
 def encode_top_k(message: Tree, keep: float) -> TopK:
     """If one entry is not finite, no value is."""
     real, others, _ = parts(message)
     flat, _ = ravel_pytree(real)
-    _, index = jax.lax.top_k(jnp.abs(flat), sent_entries(flat.size, keep))
+    count = max(1, math.ceil(keep * flat.size - 1e-9))  # 0.1 * 30 is 3, whatever its last digit
+    _, index = jax.lax.top_k(jnp.abs(flat), count)
     return TopK(index.astype(jnp.int32), jnp.where(trees.all_finite(flat), flat[index], jnp.nan), others)
 
 
@@ -106,12 +84,7 @@ def decode_top_k(encoded: TopK, like: Tree) -> Tree:
 
 
 class AgentState(NamedTuple):
-    """The state of an agent whose messages are compressed.
-
-    Attributes:
-        inner: the algorithm's own.
-        residual: e, like the real leaves of a message, for every exchange of a round.
-    """
+    """The algorithm's own state of an agent, and e, like the real leaves of a message, for every exchange of a round."""
 
     inner: Any
     residual: tuple[list[jax.Array], ...]

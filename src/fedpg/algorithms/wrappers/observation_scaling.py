@@ -8,8 +8,6 @@ The scale is among the params (`fedpg.policies.scaled`), so it is broadcast and 
 nothing: there each agent keeps a scale of its own.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -17,24 +15,18 @@ import jax.numpy as jnp
 
 from fedpg import moments, trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, RoundInfo, ServerState
+from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pooled import pool
 from fedpg.algorithms.wrappers.base import Wrapper
 from fedpg.errors import choose
 from fedpg.moments import Moments
 from fedpg.policies.scaled import Scaled, scale_of
-from fedpg.problem import Problem
 
 MODES = ("off", "fixed", "running")
 
 
 class MessageWithMoments(NamedTuple):
-    """A message and what the agent saw.
-
-    Attributes:
-        inner: the algorithm's own message.
-        seen: the moments of the round's observations; () if they do not travel.
-    """
+    """A message of the algorithm, and the moments of the round's observations; () if they do not travel."""
 
     inner: Any
     seen: Any
@@ -74,10 +66,6 @@ def _merged(seen: Moments, more: Moments) -> Moments:
     return moments.merge(trees.stack([seen, more]))
 
 
-def _no_round_info() -> RoundInfo:
-    return RoundInfo(jnp.zeros(()), jnp.zeros(()))
-
-
 def _observe(problem: Problem, key: jax.Array, params: Scaled, agent: Any) -> LocalInfo:
     """The cost of one batch, which contains the moments of its observations."""
     sample, _ = problem.sample(key, params, agent, problem.init_memory())
@@ -108,42 +96,39 @@ def _common_scale(algorithm: Algorithm, problem: Problem, running: bool) -> Algo
         seen = with_messages(state.private.seen, messages, present)
         # The algorithm starts again from theta_0 with its scale, so that all its copies of theta_0 (theta_{-1}) have it too.
         fresh, _ = algorithm.init(_rescaled(state.shared.params, seen))
-        return fresh._replace(private=StateWithMoments(fresh.private, seen)), _no_round_info()
+        return fresh._replace(private=StateWithMoments(fresh.private, seen)), RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
-    def with_moments(exchange: Exchange, sends: bool, ends_round: bool) -> Exchange:
-        """The algorithm's exchange; moments travel with its messages if it `sends`, and change the scale if it `ends_round`."""
+    def with_moments(exchange: Exchange, ends_round: bool) -> Exchange:
+        """The algorithm's exchange; with a running scale moments travel with its messages and, if it `ends_round`, change the scale."""
 
         def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: Any) -> tuple[MessageWithMoments, Any, LocalInfo]:
             message, agent_state, info = exchange.local_update(key, shared, agent_state, agent)
-            return MessageWithMoments(message, info.usage.observations if sends else ()), agent_state, info
+            return MessageWithMoments(message, info.usage.observations if running else ()), agent_state, info
 
         def aggregate(state: ServerState, messages: MessageWithMoments, present: jax.Array) -> tuple[ServerState, RoundInfo]:
-            server, info = exchange.aggregate(inner(state), messages.inner, present)
-            seen = with_messages(state.private.seen, messages.seen, present) if sends else state.private.seen
+            (shared, private), info = exchange.aggregate(inner(state), messages.inner, present)
+            seen = with_messages(state.private.seen, messages.seen, present) if running else state.private.seen
             # Within a round all exchanges use one scale: what an agent measured in a prelude must hold in what follows.
-            shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if sends and ends_round else server.shared
-            return ServerState(shared, StateWithMoments(server.private, seen)), info
+            if running and ends_round:
+                shared = shared._replace(params=_rescaled(shared.params, seen))
+            return ServerState(shared, StateWithMoments(private, seen)), info
 
         def predicted(shared: Any) -> MessageWithMoments:
-            return MessageWithMoments(exchange.predicted(shared), _no_moments(shared.params) if sends else ())
+            return MessageWithMoments(exchange.predicted(shared), _no_moments(shared.params) if running else ())
 
         return Exchange(local_update, aggregate, predicted)
 
     def server_update(key: jax.Array, state: ServerState, agents: Any) -> tuple[ServerState, LocalInfo]:
-        """The server's own work, on the scale after the round. The scale describes what agents see, not what the server sees."""
-        server, info = algorithm.server_update(key, inner(state), agents)
-        seen = state.private.seen
-        shared = server.shared._replace(params=_rescaled(server.shared.params, seen)) if running else server.shared
-        return ServerState(shared, StateWithMoments(server.private, seen)), info
+        """The server's own steps, which leave the scale as it is: it describes what agents see, not what the server sees."""
+        (shared, private), info = algorithm.server_update(key, inner(state), agents)
+        return ServerState(shared, StateWithMoments(private, state.private.seen)), info
 
-    warmup = Exchange(send_moments, set_scale, lambda shared: _no_moments(shared.params))
-    return algorithm._replace(
-        init=init,
-        **with_moments(base.exchanges_of(algorithm)[-1], running, True)._asdict(),
-        warmup=(warmup, *(with_moments(exchange, False, False) for exchange in algorithm.warmup)),
-        prelude=tuple(with_moments(exchange, running, False) for exchange in algorithm.prelude),
-        server_update=None if algorithm.server_update is None else server_update,
-    )
+    *others, own = base.exchanges_of(algorithm)
+    wrapped = [*(with_moments(exchange, False) for exchange in others), with_moments(own, True)]
+    changed = base.with_exchanges(algorithm, wrapped)
+    first = Exchange(send_moments, set_scale, lambda shared: _no_moments(shared.params))
+    served = None if algorithm.server_update is None else server_update
+    return changed._replace(init=init, warmup=(first, *changed.warmup), server_update=served)
 
 
 def _own_scales(algorithm: Algorithm, problem: Problem, running: bool) -> Algorithm:
@@ -167,7 +152,7 @@ def _own_scales(algorithm: Algorithm, problem: Problem, running: bool) -> Algori
         return message, with_scale(agent_state, _merged(state.seen, info.usage.observations)), info
 
     def keep(state: ServerState, messages: Any, present: jax.Array) -> tuple[ServerState, RoundInfo]:
-        return state, _no_round_info()
+        return state, RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
     return algorithm._replace(
         init=init,

@@ -15,8 +15,6 @@ It starts from a constant, so that simulations are reproducible. A real agent ca
 never returns to a key that it used before: two messages with the same noise would reveal their difference.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, NamedTuple
 
@@ -37,12 +35,7 @@ GENERATOR = "threefry2x32"
 
 
 class AgentState(NamedTuple):
-    """The state of an agent that adds noise.
-
-    Attributes:
-        inner: the algorithm's own.
-        noise_key: what the next noise comes from, (2,), uint32.
-    """
+    """The algorithm's own state of an agent, and the key that its next noise comes from, (2,), uint32."""
 
     inner: Any
     noise_key: jax.Array

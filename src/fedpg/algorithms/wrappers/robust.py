@@ -14,8 +14,6 @@ Yin et al., "Byzantine-robust distributed learning", 2018 (median, trimmed mean)
 adversaries", 2017 (Krum); Pillutla et al., "Robust aggregation for federated learning", 2022 (geometric median).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,9 @@
 """What the code published with "Momentum for the Win" does (zhili-zh/2023_Fed_MBPG): neither Algorithm 1 nor 2 of the paper.
 
-It is FedAvg over restarted IS-MBPG or HA-MBPG (Huang et al., "Momentum-based policy gradient methods", 2020). It is here to explain
-its logs, not for learning; docs/algorithms/authors-mode.md lists where it departs from the paper.
+It is FedAvg over restarted IS-MBPG or HA-MBPG (Huang et al., "Momentum-based policy gradient methods", 2020), here to explain its logs
+and not for learning. docs/algorithms/authors-mode.md lists where it departs from the paper.
+
+    fedpg train --algorithm benchmarks/authors_code.py:authors_svrpg --local-lr 0.75 --local-steps 9 --batch 50 --baseline none
 
     agent    th_0 = theta_r, nothing kept from earlier rounds; K times, with th_- the params before the last step:
     svrpg        tau ~ th_k;    g = weighted(th_k; th_k),   d_k = g + (1-beta) (d_{k-1} - weighted(th_-; th_k)),  w <= 1.2
@@ -22,8 +24,6 @@ its logs, not for learning; docs/algorithms/authors-mode.md lists where it depar
 With the bug, likelihoods of discrete actions come from logits x_t(a) that went through a softmax over *time* first and were then
 normalised over actions: l_t = log softmax_a(x_t(a) - log sum_h exp x_h(a)). Sampling never has it.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 

@@ -12,19 +12,19 @@ import pytest
 
 from fedpg.cli import main
 from fedpg.runs.config import Config
-from fedpg.runs.progress import Silent
+from fedpg.runs.progress import Progress
 from fedpg.runs.training import train
 
 pytestmark = pytest.mark.slow
 
-SMALL = Config(env="random-mdp", agents=2, rounds=4, local_steps=1, horizon=3, eval_every=1, u0="0")
+SMALL = Config(env="random-mdp", algorithm="pavg", agents=2, rounds=4, local_steps=1, horizon=3, eval_every=1)
 
 
 class Killed(BaseException):
     """As `kill -9`."""
 
 
-class Kill(Silent):
+class Kill(Progress):
     def evaluated(self, row):
         if row["round"] == 2:
             raise Killed
@@ -40,8 +40,8 @@ def expected(out: Path) -> dict[str, list[tuple[int, float]]]:
 
 def killed_and_resumed(config: Config, out: Path) -> None:
     with pytest.raises(Killed):
-        train(config, out, progress=Kill())
-    train(config, out, resume=True)
+        train(config, out=out, progress=Kill())
+    train(config, out=out, resume=True)
     assert not (out / "events.jsonl").exists(), (out / "events.jsonl").read_text()
 
 
@@ -60,7 +60,7 @@ def test_mlflow_has_every_row_once_after_a_kill_a_torn_point_and_a_second_sendin
     assert {name: series(name) for name in expected(out)} == expected(out)
     assert (run.info.status, run.data.params["env"], run.data.tags["rounds"]) == ("FINISHED", "random-mdp", "4")
     # a longer run, of whose next point an earlier process had sent a part
-    train(dataclasses.replace(SMALL, rounds=6), out, resume=True)
+    train(SMALL, out=out, resume=True, rounds=6)
     client.log_metric(run.info.run_id, "return", expected(out)["return"][5][1], 1, 5)
     for _ in range(2):
         assert main(["track", str(out), "--to", "mlflow"]) == 0, capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Interquartile mean, chance of improvement and the stratified bootstrap, by hand."""
+"""Intervals, interquartile mean, probability of improvement and the stratified bootstrap, by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,25 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fedpg.report.stats import interquartile_mean, probability_of_improvement, stratified
+from fedpg.report.statistics import estimate, interquartile_mean, probability_of_improvement, stratified
+
+
+def test_interval_by_hand():
+    """1..5: mean 3, sd sqrt(2.5), t(0.975, 4) = 2.776445."""
+    found = estimate(np.arange(1.0, 6.0))
+    half = 2.776445 * np.sqrt(2.5) / np.sqrt(5)
+    assert (found.mean, found.low, found.high, found.seeds) == pytest.approx((3.0, 3.0 - half, 3.0 + half, 5), rel=1e-6)
+
+
+def test_interval_covers_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(size=(10, 4000))
+    found = estimate(draws)
+    assert np.mean((found.low <= 0) & (found.high >= 0)) == pytest.approx(0.95, abs=0.015)
+
+
+def test_one_seed_has_no_interval():
+    found = estimate(np.array([[1.0, 2.0]]))
+    assert found.low.tolist() == found.high.tolist() == [1.0, 2.0]
 
 
 def test_interquartile_mean_by_hand():

@@ -1,7 +1,5 @@
 """Statistics over seeds. Never over episodes or agents: those are not independent repetitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +13,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from fedpg.cli import main
 from fedpg.errors import UserError
-from fedpg.flower.server import lead, to_agents
-from fedpg.runs import points, sending, tensorboard
-from fedpg.runs import training as loop
+from fedpg.runs import tensorboard, trackers, training
 from fedpg.runs.config import Config
-from fedpg.runs.folder import RunFolder
-from fedpg.runs.progress import Silent
+from fedpg.runs.folder import RunFolder, read_lines
+from fedpg.runs.progress import Progress
 from fedpg.runs.training import train
-from helpers.sites import Direct, sites_of
 
-SMALL = Config(env="random-mdp", agents=2, rounds=4, local_steps=1, horizon=3, eval_every=1, u0="0", track=("tensorboard",))
+SMALL = Config(env="random-mdp", algorithm="pavg", agents=2, rounds=4, local_steps=1, horizon=3, eval_every=1, track=("tensorboard",))
 
 
 def expected(out: Path) -> dict[str, list[tuple[int, float]]]:
@@ -35,7 +29,7 @@ def expected(out: Path) -> dict[str, list[tuple[int, float]]]:
         row = json.loads(line)
         plain = {k: v for k, v in row.items() if not isinstance(v, (list, dict)) and k != "round"}
         plain |= {f"{k}/{i}": x for k, v in row.items() if k.endswith("_per_agent") for i, x in enumerate(v)}
-        plain |= {"failed_seeds": len(row["failed_seeds"]), "events": 0}
+        plain |= {"failed_seeds": len(row["failed_seeds"])}
         for name, value in plain.items():
             if value is not None:
                 series.setdefault(name, []).append((row["round"], value))
@@ -60,7 +54,7 @@ def events_of(out: Path) -> list[dict]:
 
 
 def test_tensorboard_shows_every_row_and_the_configuration(tmp_path):
-    train(SMALL, tmp_path / "run")
+    train(SMALL, out=tmp_path / "run")
     assert shown(tmp_path / "run") == rounded(expected(tmp_path / "run"))
     assert [step for step, _ in shown(tmp_path / "run")["return_per_agent/1"]] == [0, 1, 2, 3, 4]
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
@@ -75,23 +69,23 @@ class Killed(BaseException):
 def test_killed_after_a_row_and_before_its_checkpoint_then_resumed_nothing_is_there_twice(tmp_path, monkeypatch):
     """Of the row without a checkpoint nothing may have been sent: it is dropped and made again. A TensorBoard looks on meanwhile."""
 
-    class Kill(Silent):
+    class Kill(Progress):
         def evaluated(self, row):
             if row["round"] == 2:
                 raise Killed
 
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        train(SMALL, out, progress=Kill())
-    assert [row["round"] for row in RunFolder(out).rows()] == [0, 1, 2]
+        train(SMALL, out=out, progress=Kill())
+    assert [row["round"] for row in read_lines(RunFolder(out).metrics)] == [0, 1, 2]
     watching = EventAccumulator(str(out / "tensorboard"))
     watching.Reload()
     assert [s.step for s in watching.Scalars("return")] == [0, 1]
-    train(SMALL, out, resume=True)
+    train(SMALL, out=out, resume=True)
     assert shown(out) == rounded(expected(out))
     watching.Reload()
     assert [s.step for s in watching.Scalars("return")] == [0, 1, 2, 3, 4]
-    train(dataclasses.replace(SMALL, rounds=5, track=()), out, resume=True)
+    train(SMALL, out=out, resume=True, rounds=5, track=())
     assert len(shown(out)["return"]) == 5, "a resumed run may leave its trackers"
     assert "track = []" in (out / "config.toml").read_text()
     assert main(["track", str(out), "--to", "tensorboard"]) == 0
@@ -101,19 +95,19 @@ def test_killed_after_a_row_and_before_its_checkpoint_then_resumed_nothing_is_th
 
 def test_one_that_fails_in_the_middle_is_on_record_and_the_run_is_whole(tmp_path, monkeypatch):
     class Breaks(tensorboard.TensorBoard):
-        def log(self, point):
-            if point.round == 2:
+        def log(self, round, time, values):
+            if round == 2:
                 raise OSError("no space left\non device")
-            super().log(point)
+            super().log(round, time, values)
 
     monkeypatch.setattr(tensorboard, "open_run", Breaks)
     said = []
 
-    class Screen(Silent):
+    class Screen(Progress):
         def happened(self, event):
             said.append(event["what"])
 
-    run = train(SMALL, tmp_path / "run", progress=Screen())
+    run = train(SMALL, out=tmp_path / "run", progress=Screen())
     assert (run.round, [row["round"] for row in run.rows]) == (4, [0, 1, 2, 3, 4])
     (event,) = events_of(tmp_path / "run")
     assert (event["during"], event["agent"]) == ("tracking", None)
@@ -129,40 +123,30 @@ def test_one_that_hangs_is_left_behind_at_the_end(tmp_path, monkeypatch):
     released = threading.Event()
 
     class Hangs(tensorboard.TensorBoard):
-        def log(self, point):
+        def log(self, round, time, values):
             released.wait(60)
 
     monkeypatch.setattr(tensorboard, "open_run", Hangs)
-    monkeypatch.setattr(loop, "Trackers", lambda *arguments: sending.Trackers(*arguments, patience=0.1))
-    assert train(SMALL, tmp_path / "run").round == 4
+    monkeypatch.setattr(training, "Trackers", lambda *arguments: trackers.Trackers(*arguments, patience=0.1))
+    assert train(SMALL, out=tmp_path / "run").round == 4
     (event,) = events_of(tmp_path / "run")
     assert event["what"].startswith("tensorboard: it did not take everything in time")
     assert main(["track", str(tmp_path / "run"), "--to", "tensorboard"]) == 2, "two processes must not send the same run"
     released.set()
 
 
-def test_trackers_that_open_at_once_know_the_run_by_one_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(points, "write_atomically", lambda path, data: (time.sleep(0.05), path.write_bytes(data)))
-    with ThreadPoolExecutor(4) as threads:
-        names = list(threads.map(points.token_of, [RunFolder(tmp_path)] * 4))
-    assert set(names) == {(tmp_path / points.TOKEN).read_text()}
+def test_the_name_of_a_run_is_made_once_before_any_tracker_opens(tmp_path, monkeypatch):
+    seen = []
 
+    class Looks(tensorboard.TensorBoard):
+        def __init__(self, folder, config):
+            seen.append((folder.path / "tracking-id").read_text())
+            super().__init__(folder, config)
 
-def test_events_are_counted_where_they_belong(tmp_path):
-    """Of a round under way in the row after it; what is about trackers is not counted."""
-    train(dataclasses.replace(SMALL, track=()), tmp_path / "run")
-    folder = RunFolder(tmp_path / "run")
-    for round, during in ((0, "warm-up"), (1, "training"), (2, "evaluation"), (2, "tracking"), (3, "training")):
-        folder.append_event({"round": round, "during": during, "seed": 0, "agent": 0, "what": "x"})
-    made = points.Points(folder)
-    assert [made.of(row).values["events"] for row in folder.rows()] == [1, 1, 3, 3, 4]
-
-
-def test_a_federation_is_tracked_and_agents_hear_nothing_of_it(tmp_path):
-    config = dataclasses.replace(SMALL, rounds=1)
-    lead(config, tmp_path / "run", lambda terms, note: Direct(sites_of(config)))
-    assert shown(tmp_path / "run") == rounded(expected(tmp_path / "run"))
-    assert "track" not in to_agents(config)
+    monkeypatch.setattr(tensorboard, "open_run", Looks)
+    train(SMALL, out=tmp_path / "run", rounds=1)
+    train(SMALL, out=tmp_path / "run", rounds=2, resume=True)
+    assert seen == [trackers.run_id(RunFolder(tmp_path / "run"))] * 2
 
 
 def test_trackers_that_are_unknown_or_not_installed_are_one_line(tmp_path, monkeypatch, capsys):
@@ -176,6 +160,6 @@ def test_trackers_that_are_unknown_or_not_installed_are_one_line(tmp_path, monke
     assert not (tmp_path / "run").exists()
     (tmp_path / "c.toml").write_text('track = "wandb"\n')
     assert main(["train", "--config", str(tmp_path / "c.toml")]) == 2
-    assert "track must be a list of names" in capsys.readouterr().err
+    assert "track must be a list, not 'wandb'" in capsys.readouterr().err
     with pytest.raises(UserError, match="unknown tracker"):
-        train(dataclasses.replace(SMALL, track=("x",)), tmp_path / "run")
+        train(SMALL, out=tmp_path / "run", track=("x",))

@@ -9,29 +9,29 @@ import pytest
 
 from fedpg import moments
 from fedpg.algorithms import ALGORITHMS, Algorithm
-from fedpg.algorithms.pooled import pool
-from fedpg.algorithms.wrappers.observation_scaling import Message, normalise
+from fedpg.algorithms.wrappers import chain, observation_scaling
+from fedpg.algorithms.wrappers.observation_scaling import MessageWithMoments
+from fedpg.envs.base import Federation
 from fedpg.moments import Moments
 from fedpg.policies import gaussian
-from fedpg.policies.normalised import normalised
+from fedpg.policies.scaled import scaled
 from fedpg.problem import Problem, policy_gradient
-from fedpg.simulate import Simulator
+from fedpg.simulate import Simulator, simulator
 from helpers.federations import SELDOM, claims, each, make
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare
 
 
 def parts_of(name: str, mode: str, host: SlideHost, **settings) -> tuple[Problem, Algorithm]:
     problem = policy_gradient(
-        hosted(host), normalised(gaussian(TRACED, hidden=(4,)), (2,)),
+        hosted(host), scaled(gaussian(TRACED, hidden=(4,)), (2,)),
         horizon=8, discount=0.9, batch_size=3, baseline="time", eval_episodes=4, watch_observations=True,
     )  # fmt: skip
-    algorithm = make(name, problem, **settings)
-    return problem, normalise(algorithm, pool(problem, 3) if algorithm.pooled else problem, mode)
+    return problem, chain(make(name, problem, **settings), observation_scaling(problem, mode))
 
 
-def engine_of(name: str, mode: str, host: SlideHost, **settings) -> Simulator:
+def simulator_of(name: str, mode: str, host: SlideHost, **settings) -> Simulator:
     problem, algorithm = parts_of(name, mode, host, **settings)
-    return Simulator(problem, algorithm, lambda key: members(3), prepare=prepare, host=host)
+    return simulator(problem, algorithm, Federation(problem.environment, members(3), prepare))
 
 
 class Watching(SlideHost):
@@ -54,16 +54,15 @@ class Watching(SlideHost):
 
 
 COMMON = [name for name in ALGORITHMS if name not in ("local-only", "fedpg-br") and claims(name, "slide")]
-"""fedpg-br's server sees things too, which are not in the scale: a test of its own."""
+"""fedpg-br's server samples too, which does not change the scale: it has its own test."""
 
 
 @pytest.mark.parametrize("name", each(COMMON, (*SELDOM, "fedhapg-m", "pavg")))
 def test_running_statistics_are_those_of_everything_seen(name):
     host = Watching()
-    engine = engine_of(name, "running", host, **({"u0_batches": 0} if name in ("fedsvrpg-m", "fedhapg-m", "heavy-ball", "nharpg") else {}))
-    engine.start()
-    engine.advance(0, 3)
-    seen, state = np.array(host.acted), engine.state()
+    sim = simulator_of(name, "running", host)
+    state, _ = sim.run(sim.init(jax.random.key(0)), 3)
+    seen, state = np.array(host.acted), state.rows
     scale = state.server.shared.params.scale
     np.testing.assert_allclose(scale.mean[0], seen.mean(0), rtol=1e-4)
     np.testing.assert_allclose(scale.deviation[0], seen.std(0), rtol=1e-3)
@@ -77,23 +76,22 @@ def test_the_scale_of_a_federation_whose_server_works_too_is_that_of_the_agents(
     agents = jax.tree.map(lambda x: x[0], prepare(jax.tree.map(lambda x: np.asarray(x)[None], members(3))))
     update = jax.jit(jax.vmap(algorithm.local_update, (0, None, None, 0)))
     messages, _, _ = update(jax.random.split(jax.random.key(1), 3), state.shared, agent_state, agents)
-    told, _ = algorithm.aggregate(state, messages, np.ones(3))
-    after, info = jax.jit(algorithm.server_update)(jax.random.key(2), told, agents)
+    moved, _ = algorithm.aggregate(state, messages, np.ones(3))
+    after, info = jax.jit(algorithm.server_update)(jax.random.key(2), moved, agents)
     merged = moments.merge(messages.seen)
     np.testing.assert_allclose(after.shared.params.scale.mean, merged.mean, rtol=1e-5)
     np.testing.assert_allclose(after.shared.params.scale.deviation, np.sqrt(moments.variance(merged)), rtol=1e-5)
     assert after.private.seen.count == merged.count
     assert int(info.usage.trajectories) > 0
-    assert any((x != y).any() for x, y in zip(*(jax.tree.leaves(s.shared.params.inner) for s in (told, after)), strict=True))
+    assert any((x != y).any() for x, y in zip(*(jax.tree.leaves(s.shared.params.inner) for s in (moved, after)), strict=True))
 
 
 def test_a_fixed_scale_is_that_of_the_warm_up_for_theta_0_and_theta_minus_1():
     host = Watching()
-    engine = engine_of("fedsvrpg-m", "fixed", host, u0_batches=0)
-    engine.start()
+    sim = simulator_of("fedsvrpg-m", "fixed", host, u0_batches=0)
+    state = sim.init(jax.random.key(0))
     seen = np.array(host.acted)
-    engine.advance(0, 2)
-    shared = engine.state().server.shared
+    shared = sim.run(state, 2)[0].rows.server.shared
     for params in (shared.params, shared.previous):
         np.testing.assert_allclose(params.scale.mean[0], seen.mean(0), rtol=1e-4)
         np.testing.assert_allclose(params.scale.deviation[0], seen.std(0), rtol=1e-3)
@@ -101,26 +99,25 @@ def test_a_fixed_scale_is_that_of_the_warm_up_for_theta_0_and_theta_minus_1():
 
 
 def test_the_first_direction_is_sampled_with_the_scale():
-    engine = engine_of("fedsvrpg-m", "fixed", SlideHost(), u0_batches=2)
-    engine.start()
-    state = engine.state()
-    assert np.abs(state.server.shared.params.scale.mean).max() > 1.0
-    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(state.server.shared.direction.inner))
-    assert engine.traffic.start_up == 3 * (1 + 2 + 2) + 3 * (engine.traffic.round_up // 3)
+    sim = simulator_of("fedsvrpg-m", "fixed", SlideHost(), u0_batches=2)
+    state = sim.init(jax.random.key(0))
+    shared, sent = state.rows.server.shared, sim.communication(state)
+    assert np.abs(shared.params.scale.mean).max() > 1.0
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(shared.direction.inner))
+    assert sent.start_up == 3 * (1 + 2 + 2) + 3 * (sent.round_up // 3)
 
 
 @pytest.mark.parametrize("mode", ["fixed", "running"])
 def test_a_personal_algorithm_keeps_a_scale_for_each_agent_and_sends_nothing(mode):
-    engine = engine_of("local-only", mode, SlideHost())
-    engine.start()
-    start = engine.state().agents.inner.params.scale.mean
-    engine.advance(0, 2)
-    state = engine.state()
-    after = state.agents.inner.params.scale.mean
-    assert engine.traffic.round_up == engine.traffic.start_up == 0
-    assert len(np.unique(after[0], axis=0)) == 3
-    assert (mode == "fixed") == np.array_equal(start, after)
-    assert np.isfinite(engine.evaluate(2).total_return).all()
+    sim = simulator_of("local-only", mode, SlideHost())
+    start = sim.init(jax.random.key(0))
+    after, _ = sim.run(start, 2)
+    scales = [state.rows.agents.inner.params.scale.mean for state in (start, after)]
+    sent = sim.communication(after)
+    assert sent.round_up == sent.start_up == 0
+    assert len(np.unique(scales[1][0], axis=0)) == 3
+    assert (mode == "fixed") == np.array_equal(*scales)
+    assert np.isfinite(sim.evaluate(after).returns).all()
 
 
 def test_absent_agents_and_moments_that_are_not_numbers_do_not_count():
@@ -128,7 +125,7 @@ def test_absent_agents_and_moments_that_are_not_numbers_do_not_count():
     server, _ = algorithm.init(problem.init_params(jax.random.key(0)))
     server = server._replace(private=server.private._replace(seen=Moments(jnp.array(30.0), jnp.array([4.0, 5.0]), jnp.ones(2))))
     params = server.shared.params
-    messages = Message(
+    messages = MessageWithMoments(
         jax.tree.map(lambda x: jnp.zeros((3, *x.shape)), params),
         Moments(jnp.array([10.0, 10.0, jnp.nan]), jnp.array([[1.0, 1.0], [9.0, 9.0], [jnp.nan] * 2]), jnp.zeros((3, 2))),
     )
@@ -142,4 +139,4 @@ def test_absent_agents_and_moments_that_are_not_numbers_do_not_count():
 def test_off_is_the_algorithm_itself():
     problem = policy_gradient(TRACED, gaussian(TRACED), horizon=2, discount=0.9)
     algorithm = make("pavg", problem)
-    assert normalise(algorithm, problem, "off") is algorithm
+    assert chain(algorithm, observation_scaling(problem, "off")) is algorithm

@@ -10,29 +10,29 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.algorithms import ALGORITHMS, aggregation
-from fedpg.algorithms.base import Algorithm, Exchange, RoundInfo, ServerState
-from fedpg.algorithms.wrappers.robust import robust
+from fedpg.algorithms import ALGORITHMS
+from fedpg.algorithms.base import Algorithm, Exchange, RoundInfo, ServerState, exchanges_of, mean
+from fedpg.algorithms.wrappers import chain, robust
+from fedpg.algorithms.wrappers.robust import NAMES, mean_of
 from fedpg.errors import UserError
 from helpers.compare import assert_trees_close
 from helpers.federations import SMALL, home, make
 
-ROBUST = aggregation.NAMES[1:]
 ROWS = np.random.default_rng(0).normal(size=(10, 5))
-WEIGHTS = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1.0])
-SENT = np.where(WEIGHTS[:, None] > 0, ROWS, np.nan)
-PRESENT = ROWS[WEIGHTS > 0]
+THERE = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1.0])
+SENT = np.where(THERE[:, None] > 0, ROWS, np.nan)
+PRESENT = ROWS[THERE > 0]
 
 
-def of(name, rows=SENT, weights=WEIGHTS, trim=0.3):
-    return np.asarray(jax.jit(aggregation.make(name, trim))(jnp.asarray(rows), jnp.asarray(weights)))
+def of(name, rows=SENT, present=THERE, trim=0.3):
+    return np.asarray(jax.jit(mean_of(name, trim))(jnp.asarray(rows), jnp.asarray(present)))
 
 
-@pytest.mark.parametrize("name", aggregation.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_equal_messages_are_the_message(name):
     one = {"a": jnp.arange(6.0).reshape(2, 3), "b": [jnp.array(-3.0), jnp.zeros(4)]}
     for count in (1, 4):
-        assert_trees_close(jax.jit(aggregation.make(name))(trees.broadcast(one, count), jnp.ones(count)), one, rtol=1e-6)
+        assert_trees_close(jax.jit(mean_of(name))(trees.broadcast(one, count), jnp.ones(count)), one, rtol=1e-6)
 
 
 def test_median_and_trimmed_mean_are_those_of_numpy():
@@ -76,15 +76,15 @@ def test_norm_clipping_shortens_to_the_median_norm():
     np.testing.assert_allclose(of("norm-clipping", rows, np.ones(5)), by_hand, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", aggregation.NAMES)
-def test_absent_agents_are_no_votes(name, float64):
+@pytest.mark.parametrize("name", NAMES)
+def test_absent_agents_have_no_influence(name, float64):
     found = of(name)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, of(name, PRESENT, np.ones(8)), rtol=1e-12)
     np.testing.assert_array_equal(of(name, np.full((3, 2), np.nan), np.zeros(3)), 0.0)
 
 
-@pytest.mark.parametrize("name", aggregation.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_three_of_ten_cannot_drag_a_robust_mean_away(name):
     """Not even with messages whose squares overflow."""
     for lie in (1e3, 1e30):
@@ -96,8 +96,8 @@ def toy(name="toy", **more):
     """An algorithm whose server keeps the mean of what it was sent, and what agent 0 sent as a count."""
 
     def exchange(place):
-        def aggregate(state, messages, weights):
-            value = aggregation.mean(messages["value"], weights)
+        def aggregate(state, messages, present):
+            value = mean(messages["value"], present)
             return state._replace(shared=state.shared | {place: (value, messages["count"][0])}), RoundInfo(value, value)
 
         return Exchange(None, aggregate)
@@ -106,8 +106,8 @@ def toy(name="toy", **more):
     return Algorithm(name, None, None, main.aggregate, (exchange("warmup"),), (exchange("prelude"),), **more)
 
 
-def test_every_exchange_sees_the_consensus_and_counts_stay_as_they_are():
-    algorithm = robust(toy(), aggregation.make("median"))
+def test_every_exchange_sees_the_robust_mean_and_counts_stay_as_they_are():
+    algorithm = chain(toy(), robust("median"))
     messages = {"value": jnp.array([0.0, 1.0, 50.0]), "count": jnp.array([7, 8, 9])}
     state = ServerState({})
     for aggregate in (algorithm.aggregate, algorithm.warmup[0].aggregate, algorithm.prelude[0].aggregate):
@@ -118,16 +118,16 @@ def test_every_exchange_sees_the_consensus_and_counts_stay_as_they_are():
     )
 
 
-def test_the_mean_is_the_algorithm_itself_and_who_sends_nothing_is_refused():
+def test_the_mean_is_the_algorithm_itself_and_algorithms_without_messages_are_refused():
     algorithm = toy()
-    assert robust(algorithm, aggregation.make("mean")) is algorithm
+    assert chain(algorithm, robust("mean")) is algorithm
     for more in ({"personal": True}, {"pooled": True}):
         with pytest.raises(UserError, match="toy sends no messages: leave out --aggregation"):
-            robust(toy(**more), aggregation.make("krum"))
+            chain(toy(**more), robust("krum"))
     with pytest.raises(UserError, match=r"trim must be from 0 to below 0.5, not 0.5"):
-        aggregation.make("trimmed-mean", 0.5)
+        robust("trimmed-mean", 0.5)
     with pytest.raises(UserError, match="did you mean 'median'"):
-        aggregation.make("mediam")
+        robust("mediam")
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("pooled", "local-only")])
@@ -135,13 +135,12 @@ def test_every_algorithm_takes_a_robust_mean(name):
     """Its state has the same shapes and types after each of its exchanges; nothing is compiled."""
     small = SMALL[home(name)]()
     plain = make(name, small.problem)
-    algorithm = robust(plain, aggregation.make("geometric-median"))
+    algorithm = chain(plain, robust("geometric-median"))
     agent = jax.eval_shape(lambda key: trees.take(small.agents(key), 0), jax.random.key(0))
     server, state = jax.eval_shape(lambda key: algorithm.init(small.problem.init_params(key)), jax.random.key(0))
-    for number, exchange in enumerate((*algorithm.warmup, *algorithm.prelude, Exchange(algorithm.local_update, algorithm.aggregate))):
+    for exchange, own in zip(exchanges_of(algorithm), exchanges_of(plain), strict=True):
         message = jax.eval_shape(exchange.local_update, jax.random.key(0), server.shared, state, agent)[0]
         messages = jax.tree.map(lambda x: jax.ShapeDtypeStruct((3, *x.shape), x.dtype), message)
-        own = (*plain.warmup, *plain.prelude, Exchange(plain.local_update, plain.aggregate))[number]
         after = [jax.eval_shape(aggregate, server, messages, jnp.ones(3)) for aggregate in (exchange.aggregate, own.aggregate)]
         assert after[0] == after[1]
         server = after[0][0]

@@ -1,0 +1,161 @@
+"""Sends the lines of metrics.jsonl to trackers, each in its own thread: a tracker that hangs or fails does not stop the training."""
+
+import contextlib
+import datetime
+import importlib
+import json
+import queue
+import secrets
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType, TracebackType
+from typing import Any, Protocol
+
+from fedpg.errors import UserError, choose
+from fedpg.runs.config import Config
+from fedpg.runs.folder import RunFolder, write_atomically
+
+NAMES = ("tensorboard", "wandb", "mlflow")
+"""What `--track` knows: the name of a module here, of the package that it imports, and of the extra that installs the package."""
+TRACKING = "tracking"
+"""The `during` of an event that is about a tracker, not about an agent."""
+PATIENCE, HURRY = 30.0, 2.0
+"""Seconds that trackers get at the end of a process to take what is left; the same after a second Ctrl-C."""
+
+
+class Tracker(Protocol):
+    """One run in one tracker; made by `open_run(folder, config)` of the tracker's module."""
+
+    def log(self, round: int, time: float, values: dict[str, float]) -> None:
+        """Adds an evaluated round. Rounds come in order, from 0; a tracker skips those that it has from an earlier process.
+
+        `time`, in seconds of UNIX time, is when the run began plus `seconds` of the row: it does not depend on when it is sent.
+        """
+
+    def close(self, complete: bool) -> None:
+        """Ends the run if it is complete, otherwise this process's part of it."""
+
+
+def check(names: Iterable[str]) -> None:
+    """Refuses trackers that are unknown, not installed, or not set up."""
+    for name in names:
+        choose("tracker", name, NAMES)
+        try:
+            _module(name).check()
+        except ImportError as error:
+            raise UserError(f"--track {name} needs {name}: pip install 'fedpg[{name}]'") from error
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"fedpg.runs.{name}")
+
+
+def values_of(row: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a row. Lists over agents become NAME/0, NAME/1, ...; lists over seeds are left out: their means are there.
+
+    >>> values_of({"round": 4, "return": 1.5, "ess": None, "return_per_seed": [1, 2], "return_per_agent": [1, None], "failed_seeds": {}})
+    {'return': 1.5, 'return_per_agent/0': 1.0, 'failed_seeds': 0.0}
+    """
+    values: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "failed_seeds":
+            values[name] = len(value)
+        elif name.endswith("_per_agent"):
+            values |= {f"{name}/{agent}": entry for agent, entry in enumerate(value)}
+        elif isinstance(value, (int, float)) and name != "round":
+            values[name] = value
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def run_id(folder: RunFolder) -> str:
+    """The run's name in trackers. It is on disk before it is first used, so that a kill never makes two runs of one."""
+    path = folder.path / "tracking-id"
+    if not path.exists():
+        write_atomically(path, secrets.token_hex(8).encode())
+    return path.read_text()
+
+
+class Sender(threading.Thread):
+    """The thread that talks to one tracker.
+
+    Attributes:
+        items: rows to send; at the end, whether the run is complete.
+        problem: one line on what went wrong, after which nothing more is sent; None while all is well.
+    """
+
+    def __init__(self, name: str, folder: RunFolder, config: Config) -> None:
+        super().__init__(name=name, daemon=True)  # a server that never answers must not keep the process alive
+        self.items: queue.SimpleQueue[dict[str, Any] | bool] = queue.SimpleQueue()
+        self.problem: str | None = None
+        self._folder, self._config = folder, config
+        self.start()
+
+    def run(self) -> None:
+        tracker = None
+        try:
+            with self._folder.lock(f".{self.name}.lock", f"it sends this run to {self.name}"):
+                created = json.loads(self._folder.manifest.read_text())["created"]
+                began = datetime.datetime.fromisoformat(created).timestamp()
+                tracker = _module(self.name).open_run(self._folder, self._config)
+                while isinstance(item := self.items.get(), dict):
+                    tracker.log(item["round"], began + item["seconds"], values_of(item))
+                tracker.close(item)
+        except Exception as error:  # a tracker may raise anything, and the run goes on all the same
+            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            self.problem = kind + next(iter(str(error).strip().splitlines()), "no reason given")
+            if tracker is not None:
+                with contextlib.suppress(Exception):
+                    tracker.close(False)
+
+
+class Trackers:
+    """The trackers of a run, used in a `with` block around it. They are opened at the first `send`.
+
+    Args:
+        folder: the run.
+        config: complete; its `track` says which.
+        report: called, in the thread that calls `send`, with one line for every tracker that fails.
+        patience: seconds they get at the end; None for as long as they need.
+    """
+
+    def __init__(self, folder: RunFolder, config: Config, report: Callable[[str], None], patience: float | None = PATIENCE) -> None:
+        self._folder, self._config, self._report, self._patience = folder, config, report, patience
+        self._sent, self._complete = 0, False
+        self._senders: list[Sender] = []
+        self._unopened = list(dict.fromkeys(config.track))
+
+    def send(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Sends those of `rows`, the run's rows up to its checkpoint, that were not sent before.
+
+        Later rows are dropped when a killed run is resumed, which trackers cannot undo.
+        """
+        if self._unopened:
+            run_id(self._folder)  # made here, once, and not by every thread
+            self._senders, self._unopened = [Sender(name, self._folder, self._config) for name in self._unopened], []
+        for row in rows[self._sent :]:
+            for sender in self._senders:
+                sender.items.put(row)
+        self._sent, self._complete = len(rows), bool(rows) and rows[-1]["round"] == self._config.rounds
+        self._report_problems()
+
+    def __enter__(self) -> "Trackers":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for sender in self._senders:
+            sender.items.put(self._complete)
+        patience = HURRY if kind is KeyboardInterrupt else self._patience
+        until = None if patience is None else time.monotonic() + patience
+        for sender in self._senders:
+            sender.join(None if until is None else max(0.0, until - time.monotonic()))
+            if sender.is_alive():
+                sender.problem = "it did not take everything in time"
+        self._report_problems()
+
+    def _report_problems(self) -> None:
+        for sender in [sender for sender in self._senders if sender.problem is not None]:
+            self._senders.remove(sender)
+            again = f"fedpg track {shlex.quote(str(self._folder.path))} --to {sender.name}"
+            self._report(f"{sender.name}: {sender.problem}; nothing is lost, and once it is mended this sends the rest: {again}")
