@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
-
-import ast
 
 import jax
 

@@ -173,7 +173,7 @@ def test_the_server_says_nothing_about_the_environment(tmp_path):
     """Whatever its configuration names, nothing is imported, and the agent's own environment is used."""
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     asked = {
-        "env": "antigravity:fly", "env-option": {"x": f"{tmp_path}/evil.py:make"}, "heterogeneity": 7.0, "backend": "mjx",
+        "env": "antigravity:fly", "env-option": {"x": f"{tmp_path}/evil.py:make"}, "heterogeneity": 7.0,
         "engine": "flower", "attack": "reward-flip", "attackers": 1.0,
     }  # fmt: skip
     lines = "".join(f"{name} = {value!r}\n" for name, value in asked.items() if name != "env-option")

@@ -38,8 +38,6 @@ class JoinOptions:
     """Options of the environment."""
     heterogeneity: PresetNotNegative = None
     """For families of environments: how much they differ, as in `fedpg train`."""
-    backend: str = "auto"
-    """What steps MuJoCo, as in `fedpg train`."""
     algorithm: str | None = None
     """FILE.py:FUNCTION, your copy of the algorithm, if the server runs one from a file."""
     policy: str | None = None

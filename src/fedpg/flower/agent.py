@@ -51,7 +51,7 @@ RUNS_KEPT = 3
 RUN_NAME = re.compile(r"[0-9a-z-]{1,64}")
 MAX_DELTA = 1e-5
 """The largest delta of an agent's own account. The delta of a run is the server's choice, and a larger one makes any epsilon small."""
-OWN_FIELDS = ("env", "heterogeneity", "env_option", "backend")
+OWN_FIELDS = ("env", "heterogeneity", "env_option")
 """Fields of `Config` that each agent decides for itself."""
 OWN_CODE = ("algorithm", "policy")
 """Fields of `Config` that may name a file of the user's own: the server may say that it does, the agent says which."""
@@ -64,10 +64,9 @@ class AgentSettings:
     agent: int
     """Its number, from 0."""
     env: str
-    """Its environment, as in `Config`; so are the next three."""
+    """Its environment, as in `Config`; so are the next two."""
     heterogeneity: float | None = None
     env_option: dict[str, Any] = dataclasses.field(default_factory=dict)
-    backend: str = "auto"
     algorithm: str | None = None
     """FILE.py:FUNCTION, this agent's copy of the algorithm where the server runs one from a file."""
     policy: str | None = None
