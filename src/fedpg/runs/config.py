@@ -170,8 +170,6 @@ class Config:
     """Rounds between evaluations; each is a line of metrics.jsonl and a checkpoint."""
     eval_episodes: Count = 32
     """Episodes per agent of an evaluation; finite MDPs are evaluated exactly instead."""
-    backend: str = "auto"
-    """What steps MuJoCo: batch (the real engine, on the CPU), mjx (in the compiled program, for GPUs), auto (the faster)."""
     engine: str = "simulator"
     """simulator (one compiled program) or plain (plain Python loops that name the stage of an error)."""
     track: tuple[str, ...] = ()

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from fedpg import named_arrays as wire
-from fedpg import simulate as simulator
-from fedpg.flower import tasks
-from fedpg.flower.server import Rules, engine_of
+from fedpg import named_arrays, simulate
+from fedpg.errors import LONGEST_TEXT
+from fedpg.flower.server import Rules
+from fedpg.flower.server_app import make_server
 from fedpg.runs.config import Config
 from fedpg.runs.setup import resolve
+from helpers.agents import Direct, agents_of
 from helpers.hostile import assert_one_line, edited, mutations, with_arrays
-from helpers.sites import Direct, sites_of
 
 CONFIG = Config(env="random-mdp", algorithm="fedsvrpg-m", agents=3, rounds=9, local_steps=2, batch=2, horizon=6)
 VILLAIN = 1
@@ -29,13 +29,11 @@ class Federation:
 
     def __init__(self, folder: Path) -> None:
         self.disks, self.copy = folder / "disks", folder / "copy"
-        self.link = Direct(sites_of(CONFIG, self.disks))
-        self.engine = engine_of(resolve(CONFIG), "run-0", lambda terms, note: self.link, Rules(norm_bound=1e6))
-        self.engine.start()
-        self.engine.advance(0, 1)
-        self.first = self.engine.state()
+        self.link = Direct(agents_of(CONFIG, self.disks))
+        self.engine = make_server(resolve(CONFIG), "run-0", lambda terms, note: self.link, Rules(norm_bound=1e6))
+        self.first, _ = self.engine.run(self.engine.init(jax.random.key(0)), 1)
         shutil.copytree(self.disks, self.copy)  # agents keep what the last checkpoint needs, not what these tests do
-        self.old = {agent: answer for agent, task, _, answer in self.link.seen if task.kind == tasks.UPDATE}
+        self.old = {agent: answer for agent, task, _, answer in self.link.seen if task.kind == "update"}
         self.link.away = {VILLAIN}
         self.without = self.rounds()
         self.link.away = set()
@@ -45,19 +43,18 @@ class Federation:
         """The states after rounds 1 and 2, the events, and what agents sent; `meddle` changes the villain's answers in round 1."""
         self.link.meddle, self.link.seen = meddle, []
         shutil.copytree(self.copy, self.disks, dirs_exist_ok=True)
-        self.engine.load(self.first)
-        self.engine.log.take()
-        self.engine.advance(1, 1)
-        after, events = self.engine.state(), self.engine.log.take()
+        self.engine.events.take()
+        after, _ = self.engine.run(self.first, 1)
+        events = self.engine.events.take()
         self.link.meddle, self.link.away = None, set()
-        self.engine.advance(2, 1)
-        return SimpleNamespace(states=(after, self.engine.state()), events=events)
+        last, _ = self.engine.run(after, 1, accumulate=True)
+        return SimpleNamespace(states=(after.rows, last.rows), events=events)
 
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:  # it compiles longer than it runs
-        patch.setitem(simulator.COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
+        patch.setitem(simulate.COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
         return Federation(tmp_path_factory.mktemp("federation"))
 
 
@@ -66,8 +63,8 @@ def assert_same(states, expected, refused: int) -> None:
     for one, other in zip(states, expected, strict=True):
         assert one.refused[0].tolist() == [0, refused, 0]
         assert other.refused[0].tolist() == [0, 0, 0]
-        names = wire.flatten(one._replace(refused=0))
-        for (name, a), b in zip(names.items(), wire.flatten(other._replace(refused=0)).values(), strict=True):
+        names = named_arrays.flatten(one._replace(refused=0))
+        for (name, a), b in zip(names.items(), named_arrays.flatten(other._replace(refused=0)).values(), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=name)
 
 
@@ -81,8 +78,8 @@ def tampered(change):
     return lambda agent, task, packet, answer: change(answer) if agent == VILLAIN else answer
 
 
-def arrays(change, honest=False):
-    return lambda answer: with_arrays(answer, change, honest)
+def arrays(change):
+    return lambda answer: with_arrays(answer, change)
 
 
 def put(name, index, value):
@@ -103,37 +100,42 @@ HOSTILE = {
     "nan in its costs": (put("info.usage.total_return", (), np.nan), "info.usage.total_return is not finite"),
     "norm of 1e30": (put(MESSAGE, (0, 0), 1e30), "a norm of 1e+30 is above the bound of 1e+06"),
     "norm above the bound": (put(MESSAGE, (0, 0), 1.1e6), "a norm of 1.1e+06 is above the bound of 1e+06"),
-    "shape": (arrays(lambda a: a.update({MESSAGE: a[MESSAGE].T[:2]})), "message['logits'] has shape [2, 5] where [5, 5] belongs"),
-    "type": (arrays(lambda a: a.update({MESSAGE: a[MESSAGE].astype(np.float64)})), "message['logits'] is float64 where float32 belongs"),
-    "missing": (arrays(lambda a: a.pop(MESSAGE)), "the array \"message['logits']\" is missing"),
-    "extra": (arrays(lambda a: a.update(more=np.zeros(2))), "the array 'more' is not expected"),
-    "another name": (arrays(renamed), "the array \"message['logits']\" is missing"),
-    "another schema": (arrays(renamed, honest=True), "arrays of another schema: not the same algorithm, policy or precision"),
-    "schema of nothing": (header(schema=""), "arrays of another schema: not the same algorithm, policy or precision"),
+    "shape": (
+        arrays(lambda a: a.update({MESSAGE: a[MESSAGE].T[:2]})),
+        "the array message['logits'] is float32[2, 5] where float32[5, 5] belongs",
+    ),
+    "type": (
+        arrays(lambda a: a.update({MESSAGE: a[MESSAGE].astype(np.float64)})),
+        "the array message['logits'] is float64[5, 5] where float32[5, 5] belongs",
+    ),
+    "missing": (arrays(lambda a: a.pop(MESSAGE)), "the arrays do not fit this run: message['logits'] on one side only"),
+    "extra": (arrays(lambda a: a.update(more=np.zeros(2))), "the arrays do not fit this run: more on one side only"),
+    "another name": (arrays(renamed), "the arrays do not fit this run: message['logits'], "),
     "another run": (header(run="run-1"), "an answer of another run, or for another agent"),
     "another agent's number": (header(agent=0), "an answer of another run, or for another agent"),
     "no such agent": (header(agent=77), "an answer of another run, or for another agent"),
-    "another task": (header(serial=5), "an answer to another task: of an old round, or of none"),
+    "another task": (header(serial=5), "an answer to another task, or to an old round"),
     "cut short": (lambda answer: answer[:-1], "a damaged packet (SafetensorError)"),
     "cut to nothing": (lambda answer: b"", "not a packet of fedpg"),
     "no packet": (lambda answer: b"\x00\xff" * 500, "not a packet of fedpg"),
     "a pickle": (lambda answer: b"cos\nsystem\n(S'true'\ntR.", "not a packet of fedpg"),
     "far too long": (lambda answer: answer + b"\0" * (1 << 20), "bytes are more than the"),
-    "no names": (lambda answer: edited(answer, lambda header: {}), "a header with other names than this version of fedpg has"),
-    "one name more": (header(code="import os"), "a header with other names than this version of fedpg has"),
-    "fresh is a number": (header(fresh=1), "fresh in the header is no bool"),
-    "serial is a text": (header(serial="1"), "serial in the header is no int"),
-    "serial is a truth": (header(serial=True), "serial in the header is no int"),
-    "agent is a fraction": (header(agent=1.0), "agent in the header is no int"),
-    "agent is huge": (header(agent=2**70), "agent in the header is out of range"),
-    "run is none": (header(run=None), "run in the header is no str"),
-    "events are a text": (header(events="abc"), "events in the header is no list of texts"),
-    "events are endless": (header(events=["x"] * 1000), "events in the header is no list of texts"),
-    "events are numbers": (header(events=[1]), "events in the header is no list of texts"),
-    "withheld": (header(withheld=True, schema=""), "arrays of another schema: not the same algorithm, policy or precision"),
+    "no names": (lambda answer: edited(answer, lambda header: {}), "Object missing required field `serial`"),
+    "one name more": (header(code="import os"), "Object contains unknown field `code`"),
+    "fresh is a number": (header(fresh=1), "Expected `bool`, got `int` - at `$.fresh`"),
+    "serial is a text": (header(serial="1"), "Expected `int`, got `str` - at `$.serial`"),
+    "serial is a truth": (header(serial=True), "Expected `int`, got `bool` - at `$.serial`"),
+    "agent is a fraction": (header(agent=1.5), "Expected `int`, got `float` - at `$.agent`"),
+    "agent is huge": (header(agent=2**70), "- at `$.agent`"),
+    "run is none": (header(run=None), "Expected `str`, got `null` - at `$.run`"),
+    "events are a text": (header(events="abc"), "Expected `array`, got `str` - at `$.events`"),
+    "events are endless": (header(events=["x"] * 1000), "Expected `array` of length <= 20 - at `$.events`"),
+    "events are numbers": (header(events=[1]), "Expected `str`, got `int` - at `$.events[0]`"),
+    "withheld": (lambda answer: with_arrays(edited(answer, lambda header: header.update(withheld=True)), dict.clear), "on one side only"),
     "an error": (header(error="no power\nat all\r\x1b[2J\x00\u202egnp.exe"), "no power at all  [2J  gnp.exe"),
     "a long error": (header(error="x" * 9_000), "x" * 280),
-    "an error of strange letters": (header(error="\ud800 Ωmega"), "  Ωmega"),
+    "an error of strange letters": (header(error="Ωmega"), "Ωmega"),
+    "half a letter": (header(error="\ud800"), "a damaged packet (DecodeError)"),
 }
 
 
@@ -154,7 +156,7 @@ def test_the_clean_run_uses_the_villain_s_message_and_the_others(federation):
     """What the others are compared with is not what happens anyway, nor what happens without anybody."""
     with_all, without = federation.clean.states[0].server, federation.without.states[0].server
     assert np.abs(with_all.shared.params["logits"] - without.shared.params["logits"]).max() > 1e-4
-    before = federation.first.server.shared.params["logits"]
+    before = federation.first.rows.server.shared.params["logits"]
     assert np.abs(without.shared.params["logits"] - before).max() > 1e-4
     assert federation.clean.events == []
     assert [event["what"] for event in federation.without.events] == ["absent"]
@@ -169,7 +171,7 @@ def test_what_a_message_cost_may_be_as_large_as_it_likes(federation):
 def test_an_earlier_answer_is_refused_when_it_is_sent_again(federation):
     found = federation.rounds(tampered(lambda answer: federation.old[VILLAIN]))
     assert_same(found.states, federation.without.states, refused=1)
-    assert found.events[0]["what"] == "refused: an answer to another task: of an old round, or of none"
+    assert found.events[0]["what"] == "refused: an answer to another task, or to an old round"
 
 
 def test_another_agent_s_answer_is_refused(federation):
@@ -197,7 +199,7 @@ def test_events_of_an_agent_are_made_fit_for_a_log_and_do_not_hide_its_message(f
     found = federation.rounds(tampered(header(events=lines, fresh=True)))
     assert_same(found.states, federation.clean.states, refused=0)
     assert [event["what"] for event in found.events] == [
-        "step raised ValueError", " [1mbold", "y" * tasks.LONGEST_TEXT, "its state was gone: it began anew",
+        "step raised ValueError", " [1mbold", "y" * LONGEST_TEXT, "its state was gone: it started from the first one",
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The gate: agents' calls reach the SuperLink as they are, and nothing else reaches it at all."""
+"""The proxy: agents' calls reach the SuperLink as they are, and nothing else reaches it at all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import threading
 import pytest
 
 from fedpg.errors import UserError
-from fedpg.flower.certificates import Request, flower_key, make
-from fedpg.flower.gate import CALLS, LONGEST_OF_STRANGERS, Gate, Way
+from fedpg.flower.keys import flower_key, make_keys
+from fedpg.flower.proxy import CALLS, MAX_BODY_UNKNOWN, Proxy
 
 
 class Link(http.server.BaseHTTPRequestHandler):
@@ -51,25 +51,25 @@ def link(keys=None):
 
 
 @contextlib.contextmanager
-def opened(way):
-    gate = Gate(way)
+def opened(*where, **more):
+    proxy = Proxy("127.0.0.1", 0, *where, **more)
     try:
-        yield gate
+        yield proxy
     finally:
-        gate.stop()
+        proxy.stop()
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
-    make(folder := tmp_path_factory.mktemp("gate") / "keys", Request(("localhost",), 2))
+    make_keys(folder := tmp_path_factory.mktemp("proxy") / "keys", ("localhost",), 2)
     return folder
 
 
 @pytest.fixture(scope="module")
 def plain():
-    """(gate, link), both without encryption."""
-    with link() as server, opened(Way("127.0.0.1", 0, server.server_port)) as gate:
-        yield gate, server
+    """(proxy, link), both without encryption."""
+    with link() as server, opened(server.server_port) as proxy:
+        yield proxy, server
 
 
 def call(connection, path, body=b"", method="POST", **headers):
@@ -79,8 +79,8 @@ def call(connection, path, body=b"", method="POST", **headers):
 
 
 def test_agents_calls_pass_as_they_are_through_two_encryptions(keys):
-    with link(keys) as server, opened(Way("127.0.0.1", 0, server.server_port, keys)) as gate:
-        connection = http.client.HTTPSConnection("localhost", gate.port, context=ssl.create_default_context(cafile=keys / "ca.crt"))
+    with link(keys) as server, opened(server.server_port, keys) as proxy:
+        connection = http.client.HTTPSConnection("localhost", proxy.port, context=ssl.create_default_context(cafile=keys / "ca.crt"))
         body = bytes(range(256)) * 5000
         for name in sorted(CALLS):
             status, answer, kind = call(connection, f"/v1/fleet/{name}", body, flwr_public_key="a key", flwr_signature="a signature")
@@ -88,8 +88,8 @@ def test_agents_calls_pass_as_they_are_through_two_encryptions(keys):
         connection.close()
         assert [(path, sent) for path, sent, _ in server.seen] == [(f"/v1/fleet/{name}", body) for name in sorted(CALLS)]
         assert all(headers["flwr-public-key"] == "a key" and headers["flwr-signature"] == "a signature" for *_, headers in server.seen)
-        assert gate.refused == 0
-        with socket.create_connection(("127.0.0.1", gate.port)) as raw:  # plain text gets no answer
+        assert proxy.refused == 0
+        with socket.create_connection(("127.0.0.1", proxy.port)) as raw:  # plain text gets no answer
             raw.sendall(b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
             with contextlib.suppress(ConnectionResetError):
                 assert b"HTTP" not in raw.recv(1000)
@@ -113,18 +113,18 @@ def test_calls_are_those_of_the_fleet_api():
     ],
 )  # fmt: skip
 def test_nothing_else_reaches_the_link(plain, path):
-    gate, server = plain
-    before, refused = len(server.seen), gate.refused
-    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=5)
+    proxy, server = plain
+    before, refused = len(server.seen), proxy.refused
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
     assert [call(connection, path, b"x", method) for method in ("POST", "GET", "PUT")] == [(404, b"", None)] * 3
     connection.close()
     assert len(server.seen) == before
-    assert gate.refused == refused + 3
+    assert proxy.refused == refused + 3
 
 
 def test_only_posts_are_calls_and_questions_are_dropped(plain):
-    gate, server = plain
-    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=5)
+    proxy, server = plain
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
     before = len(server.seen)
     assert call(connection, "/v1/fleet/pull-messages", method="GET")[0] == 404
     assert len(server.seen) == before
@@ -135,11 +135,11 @@ def test_only_posts_are_calls_and_questions_are_dropped(plain):
 
 @pytest.mark.parametrize("framing", ["Content-Length: 4\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked"])
 def test_no_second_call_hides_in_the_first(plain, framing):
-    gate, server = plain
+    proxy, server = plain
     before = len(server.seen)
     hidden = b"POST /v1/control/start-run HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
     chunk = f"{len(hidden):x}\r\n".encode() + hidden + b"\r\n0\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as raw:
         raw.sendall(f"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{framing}\r\n\r\n".encode() + chunk)
         while raw.recv(1000):
             pass
@@ -148,15 +148,15 @@ def test_no_second_call_hides_in_the_first(plain, framing):
 
 
 def test_long_calls_are_for_known_keys(keys, tmp_path):
-    known, log = flower_key(keys / "agent-0.pub"), tmp_path / "gate.log"
-    with link() as server, opened(Way("127.0.0.1", 0, server.server_port, known=frozenset({known}), log=log)) as gate:
-        long = b"0" * (LONGEST_OF_STRANGERS + 1)
+    known, log = flower_key(keys / "agent-0.pub"), tmp_path / "proxy.log"
+    with link() as server, opened(server.server_port, known_keys=frozenset({known}), log=log) as proxy:
+        long = b"0" * (MAX_BODY_UNKNOWN + 1)
         for key, body, status in ((known, long, 200), (b"other", long, 413), (b"other", long[:-1], 200)):
-            connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
             assert call(connection, "/v1/fleet/push-object", body, flwr_public_key=base64.b64encode(key).decode())[0] == status
             connection.close()
         assert [len(body) for _, body, _ in server.seen] == [len(long), len(long) - 1]
-        assert gate.refused == 1
+        assert proxy.refused == 1
         (line,) = log.read_text().splitlines()
         assert line.endswith(" 127.0.0.1 POST '/v1/fleet/push-object' refused with 413")
 
@@ -164,17 +164,17 @@ def test_long_calls_are_for_known_keys(keys, tmp_path):
 def test_a_link_that_is_away_is_for_agents_to_try_again(plain):
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
-    with opened(Way("127.0.0.1", 0, port)) as gate:
-        connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=5)
+    with opened(port) as proxy:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
         assert call(connection, "/v1/fleet/pull-messages")[0] == 503  # Flower's SuperNodes retry on it
         connection.close()
 
 
 def test_what_keeps_it_shut_is_one_line(plain, keys, tmp_path):
-    gate, server = plain
+    proxy, server = plain
     with pytest.raises(UserError, match=r"cannot listen on 127.0.0.1:\d+: Address already in use; choose another --address"):
-        Gate(Way("127.0.0.1", gate.port, server.server_port))
+        Proxy("127.0.0.1", proxy.port, server.server_port)
     (tmp_path / "server.pem").write_bytes((keys / "server.pem").read_bytes())
     (tmp_path / "server.key").write_bytes((keys / "ca.key").read_bytes())
-    with pytest.raises(UserError, match="no certificate and its key"):
-        Gate(Way("127.0.0.1", 0, 1, tmp_path))
+    with pytest.raises(UserError, match="not a certificate and its key"):
+        Proxy("127.0.0.1", 0, 1, tmp_path)

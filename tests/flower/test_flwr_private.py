@@ -1,4 +1,4 @@
-"""The executor, on Flower's own SuperNode service: every task gets one reply, and the app that came with the run is never opened."""
+"""The runner, on Flower's own SuperNode service: every task gets one reply, and the app that came with the run is never opened."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from flwr.supernode.main import create_app
 from flwr.supernode.nodestate import NodeStateFactory
 from flwr.supernode.start_client_internal import _insert_message
 
-from fedpg.flower.executor import Executor
-from fedpg.flower.names import PACKET, RECORD
+from fedpg.flower.flwr_private import TaskRunner
+from fedpg.flower.protocol import PACKET, RECORD
 
-SECRET = b"between a SuperNode and its executor"
+SECRET = b"between a SuperNode and its runner"
 RUN, OTHER_RUN, NODE, FAB = 7, 8, 11, b"this is no app: whoever opens it fails"
 
 
@@ -113,45 +113,45 @@ def packet(content: bytes) -> RecordDict:
 
 def test_answers_come_back_one_after_the_other(node):
     told = []
-    executor = Executor(node.address, SECRET, lambda data: data[::-1], told.append)
+    runner = TaskRunner(node.address, SECRET, lambda data: data[::-1], told.append)
     for content in (b"one", b"two" * 100_000):
         sent = node.deliver(packet(content))
         reply = node.collect()
         assert reply.content[RECORD][PACKET] == content[::-1]
         assert reply.metadata.reply_to_message_id == sent.object_id
         assert (reply.metadata.src_node_id, reply.metadata.dst_node_id, reply.metadata.run_id) == (NODE, 1, RUN)
-    executor.stop()
+    runner.stop()
     assert told == []
     node.deliver(packet(b"three"))
     assert node.collect(0.6) is None  # it takes no more
 
 
 def test_a_message_that_is_not_ours_gets_an_error_and_the_next_an_answer(node):
-    executor = Executor(node.address, SECRET, lambda data: data, print)
+    runner = TaskRunner(node.address, SECRET, lambda data: data, print)
     node.deliver(RecordDict({"run": ConfigRecord({"code": "import os"})}))
     reply = node.collect()
     assert reply.has_error()
     assert "KeyError" in reply.error.reason
     node.deliver(packet(b"ours"))
     assert node.collect().content[RECORD][PACKET] == b"ours"
-    executor.stop()
+    runner.stop()
 
 
 def test_who_does_not_know_the_secret_gets_no_task(node):
     node.deliver(packet(b"for another"))
-    thief = Executor(node.address, b"guessed", lambda data: b"stolen", print)
+    thief = TaskRunner(node.address, b"guessed", lambda data: b"stolen", print)
     assert node.collect(1.0) is None
     thief.stop()
-    executor = Executor(node.address, SECRET, lambda data: data, print)
+    runner = TaskRunner(node.address, SECRET, lambda data: data, print)
     assert node.collect().content[RECORD][PACKET] == b"for another"
-    executor.stop()
+    runner.stop()
 
 
 def test_it_waits_for_a_node_that_is_not_there(node):
-    executor = Executor("127.0.0.1:9", SECRET, lambda data: data, pytest.fail)
+    runner = TaskRunner("127.0.0.1:9", SECRET, lambda data: data, pytest.fail)
     time.sleep(0.5)
-    executor.stop()
-    assert not executor._thread.is_alive()
+    runner.stop()
+    assert not runner._thread.is_alive()
 
 
 @pytest.mark.parametrize("told_off", [True, False])
@@ -161,15 +161,15 @@ def test_a_task_whose_content_never_comes_is_left_for_the_next(node, monkeypatch
     monkeypatch.setattr("flwr.supercore.heartbeat.HEARTBEAT_DEFAULT_INTERVAL", 5.05)  # a sign of life every 40 ms
     before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        executor = Executor(node.address, SECRET, lambda data: data, told.append)
+        runner = TaskRunner(node.address, SECRET, lambda data: data, told.append)
         announced = node.announce(packet(b"lost"))
         time.sleep(0.5)
         if told_off:
             node.give_up(announced)
         node.deliver(packet(b"next"), OTHER_RUN)
         assert node.collect(5.0).content[RECORD][PACKET] == b"next"
-        executor.stop()
+        runner.stop()
     finally:
         signal.signal(signal.SIGINT, before)
     assert interrupts == []
-    assert all("could not be done" in line for line in told)
+    assert all("a task failed" in line for line in told)

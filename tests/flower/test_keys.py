@@ -17,20 +17,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_public_key, load_ssh_private_key, load_ssh_public_key
 
 from fedpg.errors import UserError
-from fedpg.flower.certificates import Request, flower_key, make
+from fedpg.flower.keys import flower_key, make_keys
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys") / "of" / "all"
-    make(folder, Request(("Fed.example.org", "192.0.2.7", "2001:db8::1", "localhost"), agents=2, days=30))
+    make_keys(folder, ("Fed.example.org", "192.0.2.7", "2001:db8::1", "localhost"), agents=2, days=30)
     return folder
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory):
     folder = tmp_path_factory.mktemp("others")  # it exists, and is empty
-    make(folder, Request(("fed.example.org",), agents=1))
+    make_keys(folder, ("fed.example.org",), agents=1)
     return folder
 
 
@@ -157,7 +157,7 @@ def test_the_lines_of_the_page_make_keys_that_are_as_good(tmp_path, others):
 )
 def test_what_cannot_be_is_one_line_and_no_folder(tmp_path, names, agents, days, message):
     with pytest.raises(UserError, match=message) as caught:
-        make(tmp_path / "keys", Request(names, agents, days))
+        make_keys(tmp_path / "keys", names, agents, days)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -168,16 +168,16 @@ def test_nothing_is_overwritten_and_no_half_set_is_left(tmp_path, monkeypatch):
     mine.write_text("mine")
     for folder in (mine.parent, mine):
         with pytest.raises(UserError, match="nothing is overwritten"):
-            make(folder, Request(("fed",), 1))
+            make_keys(folder, ("fed",), 1)
     with pytest.raises(UserError, match="cannot write"):
-        make(mine / "below", Request(("fed",), 1))
+        make_keys(mine / "below", ("fed",), 1)
 
     def full(*paths):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "rename", full)
     with pytest.raises(UserError, match=r"cannot write .*: No space left"):
-        make(tmp_path / "more", Request(("fed",), 1))
+        make_keys(tmp_path / "more", ("fed",), 1)
     assert mine.read_text() == "mine"
     assert [path.name for path in tmp_path.rglob("*")] == ["keys", "ca.key"]
     with pytest.raises(UserError, match="no public key"):

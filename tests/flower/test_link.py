@@ -8,12 +8,11 @@ import pytest
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedpg.flower import link as links
-from fedpg.flower import packets, tasks
-from fedpg.flower.asking import Terms
 from fedpg.flower.link import FlowerLink
-from fedpg.flower.names import PACKET, RECORD
+from fedpg.flower.protocol import PACKET, RECORD, Answer, Task, pack, unpack
+from fedpg.flower.server import RunTerms
 
-TERMS = Terms("run-0", "", agents=3)
+TERMS = RunTerms("run-0", "", agents=3)
 
 
 class Paper:
@@ -53,9 +52,9 @@ def node(agent, run="run-0", error="", work=lambda packet: b"work"):
     """A node that says who it is, and otherwise does `work`."""
 
     def answer(packet):
-        task = tasks.read(tasks.Task, packets.unpack(packet).header) if packet.startswith(b"FEDPG") else None
-        if task and task.kind == tasks.HELLO:
-            return packets.pack(tasks.write(tasks.Answer(task.serial, run, agent, error=error)), {})
+        task = unpack(packet, Task)[0] if packet.startswith(b"FEDPG") else None
+        if task and task.kind == "hello":
+            return pack(Answer(task.serial, run, agent, error=error), {})
         return work(packet)
 
     return answer
@@ -63,21 +62,21 @@ def node(agent, run="run-0", error="", work=lambda packet: b"work"):
 
 @pytest.fixture(autouse=True)
 def _paper(monkeypatch):
-    monkeypatch.setattr(links, "LOOK", 0.0)
+    monkeypatch.setattr(links, "NODE_POLL", 0.0)
     monkeypatch.setattr(links, "POLL", 0.001)
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
-def linked(nodes, **more):
+def linked(nodes, owner=lambda info: None):
     grid, lines = Paper(nodes), []
-    return grid, FlowerLink(grid, TERMS, note=lines.append, **more), lines
+    return grid, FlowerLink(grid, TERMS, owner, lines.append), lines
 
 
 def test_agents_are_those_whose_nodes_say_so_and_answers_go_by_agent():
     _, link, lines = linked({11: node(2), 12: node(0, work=lambda packet: packet + b"!")})
     assert link.present() == {0, 2}
-    assert link.ask({0: b"a", 2: b"b"}, 1.0) == {0: b"a!", 2: b"work"}
+    assert dict(link.ask({0: b"a", 2: b"b"}, 1.0)) == {0: b"a!", 2: b"work"}
     assert not lines
 
 
@@ -94,7 +93,7 @@ def test_agents_are_those_whose_nodes_say_so_and_answers_go_by_agent():
         (lambda packet: {RECORD: {PACKET: "text"}}, "without a packet"),
     ],
 )
-def test_whoever_is_not_who_it_says_is_not_let_in(intruder, why):
+def test_a_node_that_is_not_who_it_says_is_refused(intruder, why):
     _, link, lines = linked({7: intruder, 8: node(1)})
     assert link.present() == {1}
     assert len(lines) == 1
@@ -108,7 +107,7 @@ def test_the_key_of_a_node_says_which_agent_it_may_be():
     _, link, lines = linked({7: node(1), 8: node(1), 9: node(2)}, owner=lambda info: owners.get(info.public_key, -1))
     assert link.present() == {1}
     assert any("has the key of agent 0" in line for line in lines)
-    assert any("node 9 is not let in" in line for line in lines)
+    assert any("node 9 is refused" in line for line in lines)
 
 
 def test_a_second_node_that_claims_a_seat_waits_until_it_is_free():
@@ -118,9 +117,9 @@ def test_a_second_node_that_claims_a_seat_waits_until_it_is_free():
     assert link.present() == {1}
     assert "there is an agent 1 already" in lines[0]
     del grid.nodes[7]
-    link._greeted.clear()  # as if a minute had passed
+    link._hellos.clear()  # as if a minute had passed
     assert link.present() == {1}
-    assert link.ask({1: b"x"}, 1.0) == {1: b"work"}
+    assert dict(link.ask({1: b"x"}, 1.0)) == {1: b"work"}
     assert grid.asked[-1] == 8
 
 
@@ -129,24 +128,24 @@ def test_a_deadline_is_waited_for_once_and_not_again_until_the_agent_answers():
     grid, link, _ = linked({7: node(0), 8: node(1)})
     assert link.present() == {0, 1}
     grid.nodes[8] = lambda packet: None if silent["now"] else node(1)(packet)
-    assert link.ask({0: b"x", 1: b"x"}, 0.05) == {0: b"work", 1: "no answer within 0.05 seconds"}
+    assert dict(link.ask({0: b"x", 1: b"x"}, 0.05)) == {0: b"work", 1: "no answer within 0.05 seconds"}
     assert link.present() == {0}
-    assert link.ask({1: b"x"}, 0.05) == {1: "its node has gone"}
+    assert dict(link.ask({1: b"x"}, 0.05)) == {1: "its node has gone"}
     silent["now"] = False
     assert link.present() == {0, 1}
-    assert link.ask({1: b"x"}, 1.0) == {1: b"work"}
+    assert dict(link.ask({1: b"x"}, 1.0)) == {1: b"work"}
 
 
 def test_an_error_of_flowers_is_an_answer_that_says_so_and_the_agent_is_greeted_again():
     broken = {"now": True}
     _, link, _ = linked({7: node(0, work=lambda packet: RuntimeError("boom\n\x1b[2J") if broken["now"] else b"fine")})
     assert link.present() == {0}
-    found = link.ask({0: b"x"}, 1.0)[0]
+    found = dict(link.ask({0: b"x"}, 1.0))[0]
     assert "boom" in found
     assert found.isprintable()
     broken["now"] = False
     assert link.present() == {0}
-    assert link.ask({0: b"x"}, 1.0) == {0: b"fine"}
+    assert dict(link.ask({0: b"x"}, 1.0)) == {0: b"fine"}
 
 
 def test_a_node_that_leaves_takes_its_agent_along():
