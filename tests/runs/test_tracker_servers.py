@@ -59,7 +59,7 @@ def test_mlflow_has_every_row_once_after_a_kill_a_torn_point_and_a_second_sendin
         return sorted((metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, name))
 
     assert {name: series(name) for name in expected(out)} == expected(out)
-    assert (run.info.status, run.data.params["env"], run.data.tags["rounds"]) == ("FINISHED", "random-mdp", "4")
+    assert (run.info.status, run.data.params["env"]) == ("FINISHED", "random-mdp")
     # a longer run, of whose next point an earlier process had sent a part
     train(SMALL, out=out, resume=True, rounds=6, track=())
     client.log_metric(run.info.run_id, "return", expected(out)["return"][5][1], 1, 5)
@@ -67,7 +67,6 @@ def test_mlflow_has_every_row_once_after_a_kill_a_torn_point_and_a_second_sendin
         assert main(["track", str(out), "--to", "mlflow"]) == 0, capsys.readouterr().err
     assert {name: series(name) for name in expected(out)} == expected(out)
     assert len(series("return")) == 7
-    assert client.get_run(run.info.run_id).data.tags["rounds"] == "6"
 
 
 def records(data: bytes) -> Iterator[bytes]:

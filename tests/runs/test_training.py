@@ -386,12 +386,3 @@ def test_the_training_return_is_that_of_the_agents_that_did_not_fail(file, tmp_p
     file.write_text("two:raise")
     row = train(config(file, local_lr=1e-9, batch=50, eval_episodes=50), out=tmp_path / "run").rows[-1]
     assert row["train_return"] == pytest.approx(row["return"], rel=0.2)
-
-
-def test_the_manifest_has_the_agents_constants_and_is_json(whole):
-    constants = {"gravity": np.array([[9.8, 1.5], [0.0, 0.0]]), "target_speed": np.full((2, 2), np.inf), "kernel": np.zeros((2, 2, 5, 5))}
-    found = {name.strip("[]'"): values for name, values in training.describe(constants).items()}
-    assert found == {"gravity": [9.8, 1.5], "target_speed": ["inf", "inf"]}  # of seed 0, numbers only
-    manifest = json.loads((whole / "manifest.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert manifest["agents_of_seed_0"] == {}, "random MDPs are tables"
-    assert manifest["packages"]["jax"]

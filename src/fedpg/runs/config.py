@@ -20,11 +20,7 @@ T = TypeVar("T")
 
 
 def flag(field: str) -> str:
-    """A field's name as people type it.
-
-    >>> flag("local_lr")
-    'local-lr'
-    """
+    """A field's name as people type it: local-lr for local_lr."""
     return field.replace("_", "-")
 
 
@@ -38,16 +34,12 @@ def parse_options(pairs: list[str], what: str = "option") -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         require(bool(equals and name.strip()), f"{what} {pair!r} must be NAME=VALUE")
-        values[name.strip()] = _parse_value(text)
+        values[name.strip()] = text.strip()
+        for read in (lambda text: tomllib.loads(f"value = {text}")["value"], json.loads):
+            with contextlib.suppress(ValueError):
+                values[name.strip()] = read(text)
+                break
     return values
-
-
-def _parse_value(text: str) -> Any:
-    with contextlib.suppress(tomllib.TOMLDecodeError):
-        return tomllib.loads(f"value = {text}")["value"]
-    with contextlib.suppress(json.JSONDecodeError):
-        return json.loads(text)
-    return text.strip()
 
 
 def left_out(metavar: str, source: str = "from the preset") -> Any:

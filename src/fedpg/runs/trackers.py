@@ -1,4 +1,8 @@
-"""Sends the lines of metrics.jsonl to trackers, each in its own thread: a tracker that hangs or fails does not stop the training."""
+"""Sends the lines of metrics.jsonl to trackers, each in its own thread: a tracker that hangs or fails does not stop the training.
+
+The module of a tracker has a class `Tracker(folder, config, run_id)` with two methods: log(round, time, values) for every evaluated
+round, in order from 0, of which it skips those that it has from an earlier process; and close(complete). It may have check().
+"""
 
 import contextlib
 import datetime
@@ -10,8 +14,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType, TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from fedpg.errors import UserError, choose
 from fedpg.runs.config import Config
@@ -25,31 +28,16 @@ PATIENCE, HURRY = 30.0, 2.0
 """Seconds that trackers get at the end of a process to take what is left; the same after a second Ctrl-C."""
 
 
-class Tracker(Protocol):
-    """One run in one tracker; made by `open_run(folder, config)` of the tracker's module."""
-
-    def log(self, round: int, time: float, values: dict[str, float]) -> None:
-        """Adds an evaluated round. Rounds come in order, from 0; a tracker skips those that it has from an earlier process.
-
-        `time`, in seconds of UNIX time, is when the run began plus `seconds` of the row: it does not depend on when it is sent.
-        """
-
-    def close(self, complete: bool) -> None:
-        """Ends the run if it is complete, otherwise this process's part of it."""
-
-
 def check(names: Iterable[str]) -> None:
     """Refuses trackers that are unknown, not installed, or not set up."""
     for name in names:
         choose("tracker", name, NAMES)
         try:
-            _module(name).check()
+            module = importlib.import_module(f"fedpg.runs.{name}")
         except ImportError as error:
             raise UserError(f"--track {name} needs {name}: pip install 'fedpg[{name}]'") from error
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"fedpg.runs.{name}")
+        if hasattr(module, "check"):
+            module.check()
 
 
 def values_of(row: dict[str, Any]) -> dict[str, float]:
@@ -85,11 +73,11 @@ class Sender(threading.Thread):
         problem: one line on what went wrong, after which nothing more is sent; None while all is well.
     """
 
-    def __init__(self, name: str, folder: RunFolder, config: Config) -> None:
+    def __init__(self, name: str, folder: RunFolder, config: Config, run_id: str) -> None:
         super().__init__(name=name, daemon=True)  # a server that never answers must not keep the process alive
         self.items: queue.SimpleQueue[dict[str, Any] | bool] = queue.SimpleQueue()
         self.problem: str | None = None
-        self._folder, self._config = folder, config
+        self._folder, self._config, self._run_id = folder, config, run_id
         self.start()
 
     def run(self) -> None:
@@ -98,7 +86,9 @@ class Sender(threading.Thread):
             with self._folder.lock(f".{self.name}.lock", f"it sends this run to {self.name}"):
                 created = json.loads(self._folder.manifest.read_text())["created"]
                 began = datetime.datetime.fromisoformat(created).timestamp()
-                tracker = _module(self.name).open_run(self._folder, self._config)
+                module = importlib.import_module(f"fedpg.runs.{self.name}")
+                tracker = module.Tracker(self._folder, self._config, self._run_id)
+                # a point's time does not depend on when it is sent
                 while isinstance(item := self.items.get(), dict):
                     tracker.log(item["round"], began + item["seconds"], values_of(item))
                 tracker.close(item)
@@ -132,8 +122,8 @@ class Trackers:
         Later rows are dropped when a killed run is resumed, which trackers cannot undo.
         """
         if self._unopened:
-            run_id(self._folder)  # made here, once, and not by every thread
-            self._senders, self._unopened = [Sender(name, self._folder, self._config) for name in self._unopened], []
+            named = run_id(self._folder)
+            self._senders, self._unopened = [Sender(name, self._folder, self._config, named) for name in self._unopened], []
         for row in rows[self._sent :]:
             for sender in self._senders:
                 sender.items.put(row)
@@ -143,7 +133,7 @@ class Trackers:
     def __enter__(self) -> "Trackers":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: Any) -> None:
         for sender in self._senders:
             sender.items.put(self._complete)
         patience = HURRY if kind is KeyboardInterrupt else self._patience

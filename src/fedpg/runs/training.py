@@ -32,14 +32,7 @@ PACE = 1.0
 
 
 class Run(NamedTuple):
-    """A finished or interrupted run.
-
-    Attributes:
-        folder: where it is.
-        config: complete.
-        round: rounds done; fewer than `config.rounds` if Ctrl-C stopped it.
-        rows: the lines of metrics.jsonl.
-    """
+    """A finished or interrupted run: its folder, complete configuration, rounds done, and the lines of metrics.jsonl."""
 
     folder: Path
     config: Config
@@ -146,7 +139,7 @@ class _Loop:
     def _begin(self) -> None:
         for file in (self.folder.metrics, self.folder.events):
             file.unlink(missing_ok=True)
-        write_json(self.folder.manifest, manifest() | {"agents_of_seed_0": describe(self.engine.constants(self.blank))})
+        write_json(self.folder.manifest, manifest())
         began = time.monotonic()
         self.state = jax.block_until_ready(self.engine.init(self.key))
         self.seconds = time.monotonic() - began
@@ -253,13 +246,6 @@ class _Loop:
         made_with.setdefault("resumed", []).append(manifest() | {"round": self.round})
         write_json(self.folder.manifest, made_with)
         return True
-
-
-def describe(constants: Any) -> dict[str, list]:
-    """The agents' constants of seed 0, for the manifest; long arrays are left out."""
-    named = {name: np.asarray(leaf)[0] for name, leaf in named_arrays.flatten(constants).items()}
-    # JSON has no infinity
-    return {name: [v if np.isfinite(v) else str(v) for v in leaf.tolist()] for name, leaf in named.items() if leaf.ndim == 1}
 
 
 @contextlib.contextmanager
