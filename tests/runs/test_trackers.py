@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import threading
@@ -127,7 +128,7 @@ def test_one_that_hangs_is_left_behind_at_the_end(tmp_path, monkeypatch):
             released.wait(60)
 
     monkeypatch.setattr(tensorboard, "Tracker", Hangs)
-    monkeypatch.setattr(training, "Trackers", lambda *arguments: trackers.Trackers(*arguments, patience=0.1))
+    monkeypatch.setattr(training, "sending", functools.partial(trackers.sending, patience=0.1))
     assert train(SMALL, out=tmp_path / "run").round == 4
     (event,) = events_of(tmp_path / "run")
     assert event["what"].startswith("tensorboard: it did not take everything in time")

@@ -13,7 +13,7 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fedpg.errors import UserError, choose
@@ -100,52 +100,50 @@ class Sender(threading.Thread):
                     tracker.close(False)
 
 
-class Trackers:
-    """The trackers of a run, used in a `with` block around it. They are opened at the first `send`.
+@contextlib.contextmanager
+def sending(
+    folder: RunFolder, config: Config, report: Callable[[str], None], patience: float | None = PATIENCE
+) -> Iterator[Callable[[Sequence[dict[str, Any]]], None]]:
+    """Yields a function that sends those of a run's rows that it has not sent before; it opens the trackers at its first call.
+
+    It is given rows up to the checkpoint: later ones are dropped when a killed run is resumed, which trackers cannot undo.
 
     Args:
         folder: the run.
-        config: complete; its `track` says which.
-        report: called, in the thread that calls `send`, with one line for every tracker that fails.
-        patience: seconds they get at the end; None for as long as they need.
+        config: complete; its `track` says which trackers.
+        report: called, in the thread of the caller, with one line for every tracker that fails.
+        patience: seconds that trackers get at the end; None for as long as they need.
     """
+    senders: list[Sender] = []
+    unopened, sent, complete = list(dict.fromkeys(config.track)), 0, False
 
-    def __init__(self, folder: RunFolder, config: Config, report: Callable[[str], None], patience: float | None = PATIENCE) -> None:
-        self._folder, self._config, self._report, self._patience = folder, config, report, patience
-        self._sent, self._complete = 0, False
-        self._senders: list[Sender] = []
-        self._unopened = list(dict.fromkeys(config.track))
+    def report_problems() -> None:
+        for sender in [sender for sender in senders if sender.problem is not None]:
+            senders.remove(sender)
+            again = f"fedpg track {shlex.quote(str(folder.path))} --to {sender.name}"
+            report(f"{sender.name}: {sender.problem}; nothing is lost, and once it is mended this sends the rest: {again}")
 
-    def send(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Sends those of `rows`, the run's rows up to its checkpoint, that were not sent before.
-
-        Later rows are dropped when a killed run is resumed, which trackers cannot undo.
-        """
-        if self._unopened:
-            named = run_id(self._folder)
-            self._senders, self._unopened = [Sender(name, self._folder, self._config, named) for name in self._unopened], []
-        for row in rows[self._sent :]:
-            for sender in self._senders:
+    def send(rows: Sequence[dict[str, Any]]) -> None:
+        nonlocal sent, complete
+        while unopened:
+            senders.append(Sender(unopened.pop(0), folder, config, run_id(folder)))
+        for row in rows[sent:]:
+            for sender in senders:
                 sender.items.put(row)
-        self._sent, self._complete = len(rows), bool(rows) and rows[-1]["round"] == self._config.rounds
-        self._report_problems()
+        sent, complete = len(rows), bool(rows) and rows[-1]["round"] == config.rounds
+        report_problems()
 
-    def __enter__(self) -> "Trackers":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *details: Any) -> None:
-        for sender in self._senders:
-            sender.items.put(self._complete)
-        patience = HURRY if kind is KeyboardInterrupt else self._patience
+    try:
+        yield send
+    except KeyboardInterrupt:
+        patience = HURRY
+        raise
+    finally:
         until = None if patience is None else time.monotonic() + patience
-        for sender in self._senders:
+        for sender in senders:
+            sender.items.put(complete)
+        for sender in senders:
             sender.join(None if until is None else max(0.0, until - time.monotonic()))
             if sender.is_alive():
                 sender.problem = "it did not take everything in time"
-        self._report_problems()
-
-    def _report_problems(self) -> None:
-        for sender in [sender for sender in self._senders if sender.problem is not None]:
-            self._senders.remove(sender)
-            again = f"fedpg track {shlex.quote(str(self._folder.path))} --to {sender.name}"
-            self._report(f"{sender.name}: {sender.problem}; nothing is lost, and once it is mended this sends the rest: {again}")
+        report_problems()

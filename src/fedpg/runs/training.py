@@ -24,7 +24,7 @@ from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, writ
 from fedpg.runs.metrics import Costs, make_row
 from fedpg.runs.progress import Progress
 from fedpg.runs.setup import build, resolve
-from fedpg.runs.trackers import TRACKING, Trackers
+from fedpg.runs.trackers import TRACKING, sending
 from fedpg.simulate import Simulator, State
 
 PACE = 1.0
@@ -126,12 +126,12 @@ class _Loop:
         restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
         reports = self.progress.running(self.config, self.round if restored else 0)
-        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers, reports:
+        with sending(self.folder, self.config, self._tracker_failed) as self.send, reports:
             if not restored:
                 self._begin()
             elif self.evaluated < self.round and self._evaluation_is_due():
                 self._evaluate()
-            self.trackers.send(self.rows)
+            self.send(self.rows)
             with stop_on_interrupt() as stop:
                 self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
@@ -227,7 +227,7 @@ class _Loop:
         about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
         checkpoint.write(self.folder.checkpoint, named_arrays.flatten(Saved(self.state.rows, self.costs)), about)
         self.saved = time.monotonic()
-        self.trackers.send(self.rows)
+        self.send(self.rows)
 
     def _restore(self) -> bool:
         """Loads the checkpoint; False if the run was killed before its first."""
