@@ -8,16 +8,14 @@ An agent walks along the direction that all agents found together, and leans tow
              theta_{r+1} = theta_r + sigma lambda u_{r+1}
 
 In its noise and in its drift a local path is then beta times that of PAvg. That quiet buys a server step sigma times as long,
-which makes up for the lag of u_r where a run ends before it has learned; with an `agreement` of a the step is longer still by
-a cos(M, u_r), M the mean gradient of the round, where that is positive. D is what the agent believes its gradient has
-changed by since the last round:
+which makes up for the lag of u_r where a run ends before it has learned. D is what the agent believes its gradient has changed by
+since the last round:
 
     none     D = 0: the lag of u_r is accepted, and kappa shortens it
     memory   D = X = g - m_i, m_i the mean of the agent's own gradients in its last round: no lag, all the noise of g
-    sample   D = Y, measured on the sample at hand from thbar_i, the middle of the agent's last path: g - w g(tau|thbar_i)
-             for FedSVRPG-S, a Hessian-vector product for FedHAPG-S. Little noise near thbar_i, far from it any amount
-    fitted   D = a_i Y, with a_i = sum <X_{k+1}, Y_k> / sum |Y_k|^2 over the agent's last rounds, in [0, 1]: what Y has been
-             worth in foretelling the next sample's X, whose noise is not its own
+    fitted   D = a_i Y, with Y measured on the sample at hand from thbar_i, the middle of the agent's last path: g - w g(tau|thbar_i)
+             for FedSVRPG-S, a Hessian-vector product for FedHAPG-S; a_i = sum <X_{k+1}, Y_k> / sum |Y_k|^2 over the agent's last
+             rounds, in [0, 1]: what Y has been worth in foretelling the next sample's X, whose noise is not its own
 
 In round 0, without u_r, agents move along g; an agent without memory takes D = 0. The server may keep u to itself for
 `plain_rounds` rounds, which are then PAvg's: u_1 of the first round would be walked 1/(kappa beta) times over, and at the
@@ -39,7 +37,6 @@ from fedpg.algorithms.pavg import pavg
 from fedpg.errors import choose, require
 from fedpg.gradients.importance import Weights
 
-LOOKBACKS = ("none", "memory", "sample", "fitted")
 STRETCH = 1.1
 """sigma, unless it is given."""
 FORGET = 0.5
@@ -72,12 +69,6 @@ def worth(past: Past) -> jax.Array:
     return jnp.clip(past.along / jnp.where(past.size > 0, past.size, 1.0), 0.0, 1.0)
 
 
-def cosine(one: Params, other: Params) -> jax.Array:
-    """Of the angle between two directions, (); 0 if there is no angle."""
-    sizes = trees.norm_sq(one) * trees.norm_sq(other)
-    return trees.inner(one, other) / jnp.sqrt(jnp.where(sizes > 0, sizes, 1.0))
-
-
 def few_steps_gain(beta: Any, local_steps: int) -> Any:
     """kappa where u_r lags: it remembers 1/(kappa beta) rounds, at most K/4 of them and at most 1/(2 beta)."""
     return jnp.maximum(2.0, 4.0 / (beta * local_steps))
@@ -90,16 +81,15 @@ def first_rounds(local_steps: int) -> int:
 
 def _stabilised(
     name: str, problem: Problem, change: Change, lookback: str, beta: Any, local_lr: Any, global_lr: Any, local_steps: int,
-    gain: Any, stretch: Any, plain_rounds: int | None, agreement: float,
+    gain: Any, stretch: Any, plain_rounds: int | None,
 ) -> Algorithm:  # fmt: skip
     """The algorithm whose own measurement Y of the change since its last round is `change`."""
-    choose("lookback", lookback, LOOKBACKS)
-    lags = lookback in ("none", "fitted")  # the others believe that they know all of the change
+    choose("lookback", lookback, ("none", "memory", "fitted"))
+    lags = lookback != "memory"  # which believes that it knows all of the change
     gain = (few_steps_gain(beta, local_steps) if lags else 1.0) if gain is None else gain
     plain_rounds = (first_rounds(local_steps) if lags else 1) if plain_rounds is None else plain_rounds
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
-    require(not isinstance(gain, (int, float)) or gain > 0, f"gain must be positive, not {gain}")
-    require(agreement >= 0, f"agreement must be at least 0, not {agreement}")
+    require(not base.is_known(gain) or gain > 0, f"gain must be positive, not {gain}")
     require(plain_rounds >= 1, f"plain_rounds must be at least 1 (there is no direction in round 0), not {plain_rounds}")
     if base.is_known(beta) and beta == 1.0:
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name=name)
@@ -124,11 +114,11 @@ def _stabilised(
             return trees.zeros_like(g), now, base.no_weights()
         part, moved, weights = 1.0 / local_steps, trees.subtract(g, before.gradient), base.no_weights()
         now = now._replace(gradient=trees.add_scaled(now.gradient, part, g), centre=trees.add_scaled(now.centre, part, params))
-        if lookback != "memory":
+        if lookback == "fitted":
             measured, weights = change(sample, g, params, before.centre)
             along, size = now.along + trees.inner(moved, now.latest), now.size + trees.norm_sq(now.latest)
             now = now._replace(along=along, size=size, latest=trees.scale(before.known, measured))
-            moved = trees.scale(worth(before), measured) if lookback == "fitted" else measured
+            moved = trees.scale(worth(before), measured)
         return trees.scale(before.known, moved), now, weights
 
     def local_update(key: jax.Array, shared: Shared, state: AgentState, agent: Any) -> tuple[Params, AgentState, LocalInfo]:
@@ -155,11 +145,7 @@ def _stabilised(
         ubar, info = base.mean_direction(messages, present, local_steps, local_lr)
         louder = kappa(own)
         u = jax.tree.map(lambda u_r, ubar: louder * ubar + (1.0 - louder) * u_r, before, ubar)
-        longer = stretch
-        if agreement:
-            fresh = jax.tree.map(lambda u_r, ubar: (ubar - (1.0 - own) * u_r) / own, before, ubar)
-            longer = stretch + agreement * jnp.maximum(cosine(fresh, before), 0.0)
-        longer = jnp.where(own < 1.0, longer, 1.0)  # beta = 1, and round 0, are PAvg
+        longer = jnp.where(own < 1.0, stretch, 1.0)  # beta = 1, and round 0, are PAvg
         params = base.ascend(problem, state.shared.params, longer * global_lr, u)
         told, rounds = u, state.private
         if plain_rounds > 1:
@@ -176,32 +162,31 @@ def _stabilised(
 
 def fedsvrpg_s(
     problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, lookback: str = "auto",
-    gain: Any = None, stretch: Any = STRETCH, plain_rounds: int | None = None, agreement: float = 0.0,
+    gain: Any = None, stretch: Any = STRETCH, plain_rounds: int | None = None,
 ) -> Algorithm:  # fmt: skip
     """FedSVRPG-S on `problem`; by default D = 0: no second gradient, no importance weights, nothing kept by the agents.
 
     Args:
         beta: in (0, 1]; 1 is PAvg, bit for bit. Noise and drift of local paths fall with beta, the bias they cause with beta^2.
         local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
-        lookback: where D comes from: none (auto), memory, sample (importance weights), fitted.
-        gain: kappa; if None max(2, 4/(beta K)), and 1, the printed server, for memory and sample, whose u_r does not lag.
+        lookback: where D comes from: none (auto), memory, fitted (importance weights).
+        gain: kappa; if None max(2, 4/(beta K)), and 1, the printed server, for memory, whose u_r does not lag.
         stretch: sigma, how much longer the server steps than lambda.
         plain_rounds: how many rounds at the start are PAvg's. The first always is; if None those of the first 128 local steps, at
-            most 4, and 1 for memory and sample.
-        agreement: how much longer still the server steps where the round's mean gradient points along u_r: times the cosine.
+            most 4, and 1 for memory.
     """
 
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         anchor, weights = problem.weighted_gradient(sample, centre, params)
         return trees.subtract(g, anchor), weights
 
-    lookback, settings = "none" if lookback == "auto" else lookback, (gain, stretch, plain_rounds, agreement)
+    lookback, settings = "none" if lookback == "auto" else lookback, (gain, stretch, plain_rounds)
     return _stabilised("fedsvrpg-s", problem, change, lookback, beta, local_lr, global_lr, local_steps, *settings)
 
 
 def fedhapg_s(
     problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1, lookback: str = "auto",
-    gain: Any = None, stretch: Any = STRETCH, plain_rounds: int | None = None, agreement: float = 0.0,
+    gain: Any = None, stretch: Any = STRETCH, plain_rounds: int | None = None,
 ) -> Algorithm:  # fmt: skip
     """FedHAPG-S on `problem`; the arguments are those of `fedsvrpg_s`, except that `auto` is fitted.
 
@@ -212,5 +197,5 @@ def fedhapg_s(
     def change(sample: Any, g: Params, params: Params, centre: Params) -> tuple[Params, Weights]:
         return problem.hessian_vector(sample, params, trees.subtract(params, centre)), base.no_weights()
 
-    lookback, settings = "fitted" if lookback == "auto" else lookback, (gain, stretch, plain_rounds, agreement)
+    lookback, settings = "fitted" if lookback == "auto" else lookback, (gain, stretch, plain_rounds)
     return _stabilised("fedhapg-s", problem, change, lookback, beta, local_lr, global_lr, local_steps, *settings)
