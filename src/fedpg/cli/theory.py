@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedpg.cli.parse import parse
-from fedpg.theory import Constants, Prescription, prescribe
+from fedpg.theory import ERRATA, Constants, Prescription, prescribe
 from fedpg.theory import constants as k
-from fedpg.theory.errata import applied
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def as_dict(p: Prescription) -> dict[str, object]:
         "bound": p.bound,
         "bound_noise": p.bound_noise,
         "bound_start": p.bound_start,
-        "errata": list(applied(p.algorithm)),
+        "errata": list(ERRATA[p.algorithm]),
     }
 
 
@@ -85,4 +84,4 @@ def _print_table(p: Prescription) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print("Numeric constants hidden in the theorem's <~ are taken as 1.")
-    console.print("Errata applied: " + ", ".join(applied(p.algorithm)))
+    console.print("Errata applied: " + ", ".join(ERRATA[p.algorithm]))
