@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 DATA, PAGE = ROOT / "docs" / "data" / "flower_rounds.json", ROOT / "docs" / "deploy.md"
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fedpg.flower import processes
-from fedpg.flower.processes import Child
+from fedpg.flower import processes  # noqa: E402
+from fedpg.flower.processes import Child  # noqa: E402
 from helpers.real import federation  # noqa: E402
 
 WIDTHS = {"5 thousand": 121, "1 million": 31_217}
@@ -64,7 +64,7 @@ def bare(agents: int, size: int) -> list[float]:
 
 def ours(agents: int, width: int) -> tuple[list[float], list[float], int]:
     """Seconds of our rounds, of the agents' own work in them, and the numbers in a message."""
-    options = (f"observation={width}", "action=1")
+    options = {"observation": width, "action": 1}
     with (
         tempfile.TemporaryDirectory() as name,
         federation(
@@ -74,7 +74,7 @@ def ours(agents: int, width: int) -> tuple[list[float], list[float], int]:
     ):  # fmt: skip
         real.serve()
         for agent in range(agents):
-            real.join(agent, "--env-option", *options)
+            real.join(agent, "--env-option", *(f"{name}={value}" for name, value in options.items()))
         saved, seen = real.out / "checkpoint" / "state.safetensors", [0]
         real.wait_until(saved.exists)
         while real.processes["serve"].poll() is None:

@@ -1,4 +1,4 @@
-"""The folders are the architecture: imports go one way, files can be read in one sitting, extras stay in their place."""
+"""The folders are the architecture: imports go one way, and extras stay in their own files."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpg"
-# From the ground up: a module may import from its own layer and from those above it in this list.
+# From the ground up: a module may import from its own layer and from those before it in this list.
 LAYERS = [
-    "errors", "machine", "trees", "sampling", "moments", "envs", "policies", "gradients", "problem", "quadratic",
+    "errors", "machine", "trees", "sampling", "moments", "own", "envs", "policies", "gradients", "problem", "quadratic",
     "keys", "events", "named_arrays", "algorithms", "communication", "memory", "rounds", "simulate", "simulate_plain",
-    "theory", "runs", "flower", "report", "paper", "cli", "__main__",
+    "theory", "report", "runs", "flower", "paper", "cli", "__main__",
 ]  # fmt: skip
+UPPER_TIERS = {"flower", "paper"}
+"""Nothing but the verbs in `cli` may import these from outside, and they do not import each other."""
 HEAVY = {
     "matplotlib": ["report/figures.py"],
-    "gymnasium": ["envs/python/gym.py", "paper/peers.py"],
-    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/fleet.py", "envs/mujoco/mjx.py", "paper/peers.py"],
-    "flwr": ["flower/executor.py", "flower/link.py", "flower/relay.py", "flower/app/fedpg_app/server.py"],
-    "cryptography": ["flower/certificates.py"],
-    "httpx": ["flower/gate.py"],
-    "starlette": ["flower/gate.py"],
-    "uvicorn": ["flower/gate.py"],
+    "gymnasium": ["envs/gym.py", "cli/bench.py"],
+    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "cli/bench.py"],
+    "flwr": ["flower/flwr_private.py", "flower/link.py", "flower/app/fedpg_app/apps.py"],
+    "cryptography": ["flower/keys.py"],
+    "httpx": ["flower/proxy.py"],
+    "starlette": ["flower/proxy.py", "flower/status_page.py", "flower/web.py"],
+    "uvicorn": ["flower/proxy.py", "flower/web.py"],
     "tensorboard": ["runs/tensorboard.py"],
     "wandb": ["runs/wandb.py"],
     "mlflow": ["runs/mlflow.py"],
     "torch": [],
 }
+"""Extras, and the only files that may import them."""
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -51,25 +54,12 @@ def test_imports_go_down_only(path):
     layer = LAYERS.index(relative.parts[0].removesuffix(".py"))
     for name in imported(path):
         if name.startswith("fedpg."):
-            assert LAYERS.index(name.split(".")[1]) <= layer, f"{relative} imports {name}"
+            target = name.split(".")[1]
+            assert LAYERS.index(target) <= layer, f"{relative} imports {name}"
+            own = target == relative.parts[0] or relative.parts[0] == "cli"
+            assert own or target not in UPPER_TIERS, f"{relative} imports {name} of another tier"
         extra = name.split(".")[0]
         assert extra not in HEAVY or str(relative) in HEAVY[extra], f"{relative} imports {name}"
-
-
-def test_files_can_be_read_in_one_sitting():
-    lengths = {path: len(path.read_text().splitlines()) for path in (*FILES, *(ROOT / "tests").rglob("*.py"))}
-    assert max(lengths.values()) <= 250
-    assert sum(length > 150 for length in lengths.values()) <= 0.15 * len(lengths)
-
-
-def test_tests_are_about_as_long_as_the_source():
-    source, tests = (sum(len(path.read_text().splitlines()) for path in folder.rglob("*.py")) for folder in (SOURCE, ROOT / "tests"))
-    assert 0.7 <= tests / source <= 1.5
-
-
-def test_every_source_folder_has_tests():
-    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= {path.name for path in (ROOT / "tests").iterdir()}
 
 
 def test_no_path_of_this_machine_is_committed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -55,3 +56,17 @@ def test_a_local_step_passes_the_functions_that_the_page_lists():
     assert traced == [*page, ("envs/cartpole.py", "_transition")]
     assert len(page) <= 10
     assert len({file for file, _ in page} | {"policies/mlp.py", "envs/cartpole.py"}) <= 7
+
+
+def defined(file: str) -> set[str]:
+    """The names of all functions in a file of the library."""
+    tree = ast.parse((SOURCE / file).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_message_passes_functions_that_exist():
+    page = listed("One message of `fedpg join`")
+    assert 15 <= len(page) <= 18
+    assert len({file for file, _ in page}) <= 9
+    for file, function in page:
+        assert function in defined(file), f"{file} has no {function}"

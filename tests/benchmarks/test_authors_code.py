@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.worlds import POINT
 
 from fedpg.envs.tabular import environment
 from fedpg.errors import UserError
@@ -20,7 +21,6 @@ from fedpg.problem import policy_gradient
 from helpers.compare import random_params
 from helpers.enumeration import tiny_mdp
 from helpers.federations import bowl
-from helpers.worlds import POINT
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "authors_code.py"
 load(f"{FILE}:Estimates", "algorithm")

@@ -59,11 +59,11 @@ def test_help_explains(capsys):
 
 
 def test_without_the_extra_it_is_named(tmp_path, capsys, monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "cryptography" or name == "fedpg.flower.certificates"]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "cryptography" or name == "fedpg.flower.keys"]:
         monkeypatch.delitem(sys.modules, name)
     import fedpg.flower
 
-    monkeypatch.delattr(fedpg.flower, "certificates", raising=False)
+    monkeypatch.delattr(fedpg.flower, "keys", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     assert main(["cert", "--out", str(tmp_path / "keys"), "--server", "fed", "--agents", "1"]) == 2
     assert capsys.readouterr().err == "fedpg: fedpg cert needs cryptography: pip install 'fedpg[flower]'\n"

@@ -48,7 +48,7 @@ CONFIGS = [
     ("agents = 3", ["--start-with", "4"], "start-with must be from 0 to the 3 agents"),
     ("agents = 3", ["--deadline", "0"], "deadline must be a positive number"),
     ("seeds = 2", [], "runs one seed"),
-    ('attack = "zero"', [], "attacks are the agents' business"),
+    ('attack = "zero"', [], "agents decide about attacks"),
     ('algorithm = "pooled"', [], "cannot run between machines"),
     ('algorithm = "pavgg"', [], "did you mean 'pavg'"),
     ("agents = 3", ["--address", "nowhere"], "is no address"),
@@ -74,12 +74,15 @@ def test_serve_needs_the_files_of_its_keys(capsys, tmp_path):
 
 JOIN = [
     (["--server", "h:1"], "give --keys FOLDER"),
-    (["--insecure"], "give --server HOST:PORT, or --socket PATH"),
+    (["--insecure"], "--server"),
     (["--server", "h:1", "--insecure", "--keys", "keys"], "exclude each other"),
     (["--server", "h:1", "--insecure", "--agent-id", "-1"], "agent-id counts from 0"),
     (["--server", "h:1", "--insecure", "--attack", "fedpg-attack"], "attack must be one of"),
     (["--server", "h:1", "--insecure", "--env", "cartpol"], "did you mean 'cartpole'"),
     (["--server", "here", "--insecure"], "is no address"),
+    (["--server", "h:1", "--insecure", "--algorithm", "nowhere.py:make"], "nowhere.py"),
+    (["--server", "h:1", "--insecure", "--policy", "pavg"], "must be module:function or path/to/file.py:function"),
+    (["--server", "h:1", "--insecure", "--socket", "x"], "unknown flag --socket"),
     (["--server", "h:1", "--keys", "keys"], "no ca.crt in keys"),
 ]
 

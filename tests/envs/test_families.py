@@ -184,15 +184,10 @@ def test_make_gives_the_family_with_its_options() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_every_name_has_a_default_and_a_backend() -> None:
+def test_defaults_and_time_limits() -> None:
     assert [families.default_heterogeneity(name) for name in ("conflict", "hopper", "gym:CartPole-v1")] == [1.0, 0.5, 0.0]
     assert families.time_limit("gym:CartPole-v1") == 500
     assert families.time_limit("gym:CartPoll-v1") is families.time_limit("hopper") is None
-    chosen = [families.choose_backend("hopper", "auto", *where) for where in ((10**5, "cpu"), (100, "gpu"), (10**5, "gpu"))]
-    assert chosen == ["batch", "batch", "mjx"]
-    assert families.choose_backend("cartpole", "auto", 10**5, "gpu") == "auto"
-    with pytest.raises(UserError, match="cartpole has only one backend"):
-        families.choose_backend("cartpole", "mjx", 1, "gpu")
     with pytest.raises(UserError, match="has no --heterogeneity"):
         make("gym:CartPole-v1", 2, heterogeneity=0.5)
     with pytest.raises(UserError, match="unknown env 'cartpol': did you mean 'cartpole'"):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from fedpg.flower.server import lead
+from fedpg.flower.server_app import train_remotely
 from fedpg.runs.config import Config
-from helpers.sites import Direct, sites_of
+from helpers.agents import Direct, agents_of
 
 SMALL = {"env": "random-mdp", "agents": 10, "local_steps": 4, "batch": 4, "horizon": 10, "local_lr": 0.5, "rounds": 60, "eval_every": 60}
 
 
 def final_return(config: Config, attackers: int, out) -> tuple[float, float]:
     """At the beginning and at the end."""
-    sites = sites_of(config) | {i: sites_of(config, attack="sign-flip")[i] for i in range(attackers)}
-    rows = lead(config, out, lambda terms, note: Direct(sites)).rows
+    agents = agents_of(config) | {i: agents_of(config, attack="sign-flip")[i] for i in range(attackers)}
+    rows = train_remotely(config, out, lambda terms, note: Direct(agents)).rows
     return rows[0]["return"], rows[-1]["return"]
 
 

@@ -23,13 +23,13 @@ WALK = {"env": "helpers.failing_env:make", "algorithm": "pavg"}
 @pytest.fixture
 def orders(tmp_path, monkeypatch) -> Path:
     """The file that tells environments what to do; see `helpers.failing_env`."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
     return tmp_path / "orders"
 
 
 def walkers(folder, orders, flags=("--deadline", f"{DEADLINE:g}"), **config):
     """A federation of agents in environments that take orders."""
-    options = (f'name=["{NAMES[0]}","{NAMES[1]}","{NAMES[2]}"]', f'orders="{orders}"')
+    options = {"name": list(NAMES), "orders": str(orders)}
     return federation(folder, flags, env_option=options, **WALK | config)
 
 
@@ -62,7 +62,7 @@ def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
         took = time.monotonic() - began
         orders.write_text("a:slow c:slow")  # so that there are rounds left when it is back
         let_walk(real, orders, 1)
-        real.wait_until(lambda: real.agent(1)["present"])
+        real.wait_until(lambda: real.is_present(1))
         back = real.round()
         orders.unlink()
         real.finish()
@@ -83,7 +83,7 @@ def test_an_agent_that_hangs_past_the_deadline(tmp_path, orders):
         during = hang(real, orders)
         real.wait_until(lambda: real.round() > during + 1, DEADLINE + 90)
         orders.write_text("a:slow c:slow")
-        real.wait_until(lambda: real.agent(1)["present"])
+        real.wait_until(lambda: real.is_present(1))
         orders.unlink()
         real.finish()
     lost = real.missed(1)
@@ -115,17 +115,17 @@ def test_an_agent_that_joins_at_round_three(tmp_path):
 
 
 def test_agents_whose_disks_are_wiped(tmp_path, orders):
-    anew = "its state was gone: it began anew"
+    anew = "its state was gone: it started from the first one"
     with walkers(tmp_path, orders, rounds=12, algorithm="scaffold") as real:
         let_all_walk(real, orders)
         real.wait_until(lambda: real.round() >= 2)
         shutil.rmtree(tmp_path / "agent-1" / "states")  # while it runs
         real.kill("join-2")
         shutil.rmtree(tmp_path / "agent-2")  # while it is down
-        real.wait_until(lambda: not real.agent(2)["present"])
+        real.wait_until(lambda: not real.is_present(2))
         orders.write_text("a:slow b:slow")  # so that there are rounds left when it is back
         let_walk(real, orders, 2)
-        real.wait_until(lambda: real.agent(2)["present"])
+        real.wait_until(lambda: real.is_present(2))
         orders.unlink()
         rows = real.finish()
     began_anew = {agent: [event for event in real.events(agent) if event["what"] == anew] for agent in range(3)}
@@ -143,13 +143,13 @@ def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
         real.address = f"{between.host}:9092"
         real.inside = dict.fromkeys(("serve", "join-0", "join-1"), between.server) | {"join-2": between.agent}
         let_all_walk(real, orders)
-        real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(2)["at_work"])
+        real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(2)["state"] == "at work")
         during = real.round()
         between.cut()
         time.sleep(20.0)
         between.mend()
         orders.write_text("a:slow b:slow")
-        real.wait_until(lambda: real.agent(2)["present"])
+        real.wait_until(lambda: real.is_present(2))
         orders.unlink()
         real.finish()
         assert real.processes["join-2"].poll() is None, "it was never started again"
@@ -169,14 +169,14 @@ def test_a_supernode_that_is_killed_is_started_again(tmp_path, orders):
         (node,) = named(real.processes["join-1"].pid, "flower-supernode")
         os.kill(node, signal.SIGKILL)
         orders.write_text("a:slow c:slow")
-        real.wait_until(lambda: real.round() > during + 1 and real.agent(1)["present"])
+        real.wait_until(lambda: real.round() > during + 1 and real.is_present(1))
         orders.unlink()
         real.finish()
         assert real.processes["join-1"].poll() is None
     lost = real.missed(1)
     assert set(lost) == set(range(during, max(lost) + 1))
     assert max(lost) < 9, "it is back"
-    assert "it is started again" in real.log("join-1")
+    assert "restarting it" in real.log("join-1")
     assert not real.missed(0)
     assert not real.missed(2)
     real.check_whole()

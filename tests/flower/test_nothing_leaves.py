@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
-from fedpg.flower import packets, tasks, work
-from fedpg.flower.server import Rules, engine_of
+from fedpg.flower.agent import AgentProgram
+from fedpg.flower.protocol import Answer, pack, unpack
+from fedpg.flower.server import Rules
+from fedpg.flower.server_app import make_server
 from fedpg.runs.config import Config
 from fedpg.runs.setup import resolve
+from fedpg.simulate import State
 from helpers import telltale
-from helpers.sites import Direct, sites_of
+from helpers.agents import Direct, agents_of
 
-SMALL = {"agents": 1, "rounds": 9, "local_steps": 2, "batch": 2, "horizon": 3, "eval_episodes": 2, "local_lr": 1e-3, "u0": "1"}
+SMALL = {"agents": 1, "rounds": 9, "local_steps": 2, "batch": 2, "horizon": 3, "eval_episodes": 2, "local_lr": 1e-3, "u0": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +27,14 @@ def forgetful():
 def federation(algorithm: str, own: dict | None = None, **settings):
     """An engine and its link."""
     config = resolve(Config(env="helpers.telltale:make", algorithm=algorithm, **(SMALL | settings)))
-    link = Direct(sites_of(config, **(own or {})))
-    return engine_of(config, "run-0", lambda terms, note: link, Rules(norm_bound=1e12)), link
+    link = Direct(agents_of(config, **(own or {})))
+    return make_server(config, "run-0", lambda terms, note: link, Rules(norm_bound=1e12)), link
 
 
-def run(engine, rounds: int = 2) -> None:
-    engine.start()
-    engine.advance(0, rounds)
-    engine.evaluate(rounds)
+def run(engine, rounds: int = 2) -> State:
+    state, _ = engine.run(engine.init(jax.random.key(0)), rounds)
+    engine.evaluate(state)
+    return state
 
 
 def payloads(link: Direct) -> list[bytes | str]:
@@ -56,25 +60,24 @@ def test_no_observation_action_or_reward_is_in_any_payload(algorithm, settings):
     engine, link = federation(algorithm, **settings)
     run(engine)
     kinds = {task.kind for _, task, _, _ in link.seen}
-    assert kinds == {tasks.UPDATE, tasks.EVALUATE}
+    assert kinds == {"update", "evaluate"}
     assert len(set(telltale.SECRETS)) > 100
     assert min(np.abs(telltale.SECRETS)) > 1e-6, "none is a number that may be anywhere"
     assert_tight(link)
-    assert engine.log.take() == []
+    assert engine.events.take() == []
 
 
 @pytest.fixture
 def trained():
     engine, link = federation("pavg", normalise_observations="off")
-    run(engine, 1)
-    return engine, link
+    return engine, link, run(engine, 1)
 
 
 def test_the_search_finds_what_it_looks_for(trained, monkeypatch):
     """A message that holds one observation, an action in a cost, a reward in a line: each is found."""
-    engine, link = trained
+    engine, link, state = trained
     assert_tight(link)
-    honest = work.Work.update
+    honest = AgentProgram.update
 
     def betray(kind):
         def update(self, task, shared, state):
@@ -94,25 +97,25 @@ def test_the_search_finds_what_it_looks_for(trained, monkeypatch):
         return update
 
     for kind, found in (("observation", True), ("rounded observation", True), ("reward", True), ("", False)):
-        monkeypatch.setattr(work.Work, "update", betray(kind))
+        monkeypatch.setattr(AgentProgram, "update", betray(kind))
         link.seen.clear()
-        engine.advance(1, 1)
+        engine.run(state, 1)
         assert any(telltale.leaks(data) for data in payloads(link)) == found, kind
     for text in (f"stopped at {telltale.SECRETS[0]}", f"stopped at {telltale.SECRETS[0]:.4f}"):
         assert telltale.leaks(text)
-        assert telltale.leaks(packets.pack({"error": text}, {}))
+        assert telltale.leaks(pack(Answer(0, "", 0, error=text), {}))
 
 
 @pytest.mark.parametrize(
     ("mishap", "line"), [("raise", "step raised ValueError"), ("strange", "step raised RuntimeError"), ("huge", "reward is inf")]
 )
 def test_what_goes_wrong_is_told_without_numbers(trained, mishap, line, monkeypatch):
-    engine, link = trained
-    monkeypatch.setattr("fedpg.flower.remote.PAUSE", 0.0)
+    engine, link, state = trained
+    monkeypatch.setattr("fedpg.flower.server.PAUSE", 0.0)
     telltale.MISHAP.append(mishap)
     link.seen.clear()
-    engine.advance(1, 1)
-    lines = [event["what"] for event in engine.log.take()]
+    engine.run(state, 1)
+    lines = [event["what"] for event in engine.events.take()]
     assert line in lines
     assert [line for line in lines if line.startswith("refused")] == 3 * ["refused: message['layers'][0]['bias'] is not finite"]
     assert_tight(link)
@@ -121,19 +124,19 @@ def test_what_goes_wrong_is_told_without_numbers(trained, mishap, line, monkeypa
 
 def test_one_that_withholds_sends_messages_and_nothing_else(monkeypatch):
     engine, link = federation("pavg", {"withhold": True}, normalise_observations="off")
-    run(engine)
+    state = run(engine)
     assert_tight(link)
     assert engine.withheld, "the run may go on without scores"
     for _, task, _, answer in link.seen:
-        header, arrays = packets.unpack(answer)
-        if task.kind == tasks.UPDATE:
+        header, arrays = unpack(answer, Answer)
+        if task.kind == "update":
             assert all(name.startswith("message") or not array.any() for name, array in arrays.items())
         else:
-            assert (task.kind, header["withheld"], arrays) == (tasks.EVALUATE, True, {})
-    monkeypatch.setattr("fedpg.flower.remote.PAUSE", 0.0)
+            assert (task.kind, header.withheld, arrays) == ("evaluate", True, {})
+    monkeypatch.setattr("fedpg.flower.server.PAUSE", 0.0)
     telltale.MISHAP.append("raise")
     link.seen.clear()
-    engine.advance(2, 1)
-    headers = [packets.unpack(answer).header for _, _, _, answer in link.seen]
-    assert [bool(header["error"]) for header in headers] == [True] * 3
-    assert [header["events"] for header in headers] == [[]] * 3, "not even what went wrong"
+    engine.run(state, 1)
+    headers = [unpack(answer, Answer)[0] for _, _, _, answer in link.seen]
+    assert [bool(header.error) for header in headers] == [True] * 3
+    assert [header.events for header in headers] == [()] * 3, "not even what went wrong"

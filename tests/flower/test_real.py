@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from helpers.real import federation
 
 
 def test_an_environment_that_raises_costs_its_agent_the_round_and_nobody_else(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
     orders, names = tmp_path / "orders", ("a", "b", "c")
-    options = (f'name=["{names[0]}","{names[1]}","{names[2]}"]', f'orders="{orders}"')
+    options = {"name": list(names), "orders": str(orders)}
     with federation(tmp_path, env="helpers.failing_env:make", env_option=options, algorithm="pavg", eval_every=2) as real:
         orders.write_text("b:raise")
         real.serve()

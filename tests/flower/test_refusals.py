@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedpg.flower.certificates import Request, make
-from fedpg.flower.processes import free_port
-from fedpg.flower.superlink import APP
+import pytest
+
+from fedpg.flower.keys import make_keys
+from fedpg.flower.processes import APP, free_port
 from helpers.real import Real, federation
 
 
@@ -30,10 +31,11 @@ def flwr(real: Real, home: Path, *words: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.federation
 def test_everybody_who_has_no_business_there(tmp_path):
     keys, strange, swapped = (tmp_path / name for name in ("keys", "strange", "swapped"))
-    make(keys, Request((), 2))
-    make(strange, Request((), 2))
+    make_keys(keys, (), 2)
+    make_keys(strange, (), 2)
     shutil.copytree(keys, swapped)
     shutil.copy(keys / "agent-1", swapped / "agent-0")
     trusting = ("--root-certificates", str(keys / "ca.crt"))
@@ -70,7 +72,7 @@ def test_everybody_who_has_no_business_there(tmp_path):
         real.join(0)  # the one with the right key
         real.finish()
         assert real.processes["plain text"].poll() is None, "it tries and tries"
-    logs = {name: (real.out / "federation" / f"{name}.log").read_text() for name in ("superlink", "gate")}
+    logs = {name: (real.out / "federation" / f"{name}.log").read_text() for name in ("superlink", "proxy")}
     assert "[code: 2004]" in real.log("unknown key")
     assert "ApiError:2004" in logs["superlink"]
     assert "[code: 2001]" in real.log("no key")
@@ -80,7 +82,7 @@ def test_everybody_who_has_no_business_there(tmp_path):
     assert "SuperNode ID" not in "".join(real.log(name) for name in ("plain text", "unknown key", "no key", "other server"))
     assert any(event["what"].endswith("it says that it is agent 0, but has the key of agent 1") for event in real.events())
     for call in ("register-node", "start-run"):
-        assert f"POST '/v1/control/{call}' refused with 404" in logs["gate"]
+        assert f"POST '/v1/control/{call}' refused with 404" in logs["proxy"]
     assert logs["superlink"].count("Created run") == 1, "ours"
     assert logs["superlink"].count("RegisterNode] Created node_id") == 2, "our agents"
     assert [(agent["accepted"], agent["missed"]) for agent in real.status()["agents"]] == [(3, 0), (0, 3)]

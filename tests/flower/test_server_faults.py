@@ -21,7 +21,7 @@ def begin(real: Real) -> None:
     real.serve()
     for agent in range(real.config.agents):
         real.join(agent)
-    real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(0)["at_work"])
+    real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(0)["state"] == "at work")
 
 
 def assert_as_if_nothing_had_happened(real: Real) -> None:
@@ -70,7 +70,7 @@ def test_a_superlink_that_is_killed(tmp_path):
         (link,) = named(real.processes["serve"].pid, "flower-superlink")
         os.kill(link, signal.SIGKILL)
         assert real.processes["serve"].wait(30) == 2
-        assert "go on with --resume" in real.log("serve")
+        assert "continue with --resume" in real.log("serve")
         assert not descendants(real.processes["serve"].pid)
         real.serve("--resume")
         real.finish()

@@ -1,20 +1,22 @@
-"""The status of a federation: what the server was told, in numbers that are counted here a second time."""
-
-from __future__ import annotations
+"""The status of a federation: what the server reported, in numbers that are counted here a second time; a run does not depend on it."""
 
 import dataclasses
+import errno
 import itertools
+import json
+import sys
+import threading
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from fedpg import named_arrays as wire
-from fedpg.flower import packets, tasks
-from fedpg.flower.asking import Asking, Terms
-from fedpg.flower.snapshot import Status
-from fedpg.flower.status import MOST_EVENTS, MOST_POINTS, Board, read
+from fedpg import named_arrays
+from fedpg.flower.protocol import Answer, Task, pack, unpack
+from fedpg.flower.server import RemoteAgents, Rules, RunTerms
+from fedpg.flower.status import MAX_EVENTS, MAX_POINTS, Status, StatusWriter, read_status
 from fedpg.runs.config import Config
 
 CONFIG = Config(env="cartpole", algorithm="pavg", agents=4, rounds=10)
@@ -37,138 +39,223 @@ def path(tmp_path: Path) -> Path:
 class Wire:
     """Agent 0 answers well, agent 1 with a damaged packet, agent 2 not at all; agent 3 is not there."""
 
-    def __init__(self, board: Board, path: Path) -> None:
-        self.board, self.path, self.sent, self.received, self.states = board, path, 0, 0, []
-        self.arrival = self.whole = 0.0  # seconds of the last asking until agent 0 had answered, and until it was over
+    def __init__(self, path: Path) -> None:
+        self.path, self.sent, self.received, self.states = path, 0, 0, []
+        self.waits = (0.0, 0.0)  # seconds until agents 0 and 1 answered in the last exchange
 
     def present(self) -> set[int]:
         return {0, 1, 2}
 
-    def ask(self, sent: dict[int, bytes], seconds: float) -> dict[int, bytes | str]:
+    def ask(self, sent: dict[int, bytes], seconds: float):
         began = time.monotonic()
         self.sent += sum(map(len, sent.values()))
-        self.states.append(read(self.path).state)
-        task = tasks.read(tasks.Task, packets.unpack(sent[0]).header)
-        good = packets.pack(tasks.write(tasks.Answer(task.serial, task.run, 0, schema=task.schema)), wire.flatten(SHARED))
-        self.arrival = time.monotonic() - began
-        self.board.arrived(0)
-        self.states.append(read(self.path).state)
+        self.states.append(read_status(self.path).state)
+        task, _ = unpack(sent[0], Task)
+        good = pack(Answer(task.serial, task.run, 0), named_arrays.flatten(SHARED))
+        first = time.monotonic() - began
+        yield 0, good
+        self.states.append(read_status(self.path).state)
         self.received += len(good) + len(good) - 5
-        self.whole = time.monotonic() - began
-        return {0: good, 1: good[:-5], 2: "no answer within 1 seconds"}
+        self.waits = first, time.monotonic() - began
+        yield 1, good[:-5]
+        yield 2, "no answer within 1 seconds"
 
 
-def test_what_asking_tells_is_counted(path):
-    board = Board(path, CONFIG, every=0)
-    link = Wire(board, path)
-    asking = Asking(Terms("run", ""), board, link)
+def test_what_the_server_reports_is_counted(path):
+    writer, link = StatusWriter(path, CONFIG), Wire(path)
+    agents = RemoteAgents(RunTerms("run", "", 4), Rules(), link, writer)
     for round in range(3):
         began = time.monotonic()
-        asking.wait_for(1, round, "training")
-        heard = asking.ask(tasks.Task(tasks.UPDATE, "", "", round=round), SHARED, SHARED, np.arange(4), np.zeros(4), np.zeros(4))
+        agents.wait_for(1, round, "training")
+        heard = agents.ask(Task("update", "", "", round=round), SHARED, SHARED, list(range(4)), np.zeros(4), np.zeros(4))
         assert [one.tree is not None for one in heard] == [True, False, False, False]
-        for told in asking.take():
-            board.happened(told)
-    status = read(path)
+        for told in agents.take():
+            writer.happened(told)
+    status = read_status(path)
     good, damaged, silent, away = status.agents
-    assert (good.accepted, good.refused, good.missed, good.problem, good.present) == (3, 0, 0, "", True)
-    assert (damaged.accepted, damaged.refused, damaged.missed) == (0, 3, 0)
+    assert (good.accepted, good.refused, good.missed, good.problem, good.state) == (3, 0, 0, "", "present")
+    assert (damaged.accepted, damaged.refused, damaged.missed, damaged.state) == (0, 3, 0, "refused")
     assert "damaged" in damaged.problem
     assert (silent.accepted, silent.refused, silent.missed, silent.problem) == (0, 0, 3, "no answer within 1 seconds")
+    assert (silent.state, away.state) == ("no answer", "not here yet")
     assert (away.missed, away.present, away.seen, away.problem) == (3, False, None, "absent")
     assert (status.bytes_sent, status.bytes_received) == (link.sent, link.received)
     assert link.states[-2:] == ["round 3 of 10: 0 of 3 have answered", "round 3 of 10: 1 of 3 have answered"]
     assert status.state == "round 3 of 10: 2 of 3 have answered"
-    assert sorted((e.agent, e.count) for e in status.events) == [(1, 3), (2, 3), (3, 3)]
+    assert sorted((e.agent, e.count, e.place) for e in status.events) == [(1, 3, "round 3"), (2, 3, "round 3"), (3, 3, "round 3")]
     took = time.monotonic() - began
-    assert link.arrival <= good.seconds <= took
-    assert link.whole <= damaged.seconds <= took
+    assert link.waits[0] <= good.seconds <= took
+    assert link.waits[1] <= damaged.seconds <= took
     assert abs(good.seen - time.time()) < 60
 
 
 def test_states_follow_the_run(path):
-    board = Board(path, CONFIG, every=0)
-    seen = [read(path)]
+    writer = StatusWriter(path, CONFIG)
+    seen = [read_status(path)]
 
     def told() -> Status:
-        seen.append(read(path))
+        seen.append(read_status(path))
         return seen[-1]
 
-    board.waiting(0, "warm-up", {1}, 3)
-    assert (told().state, seen[-1].agents[1].present) == ("waiting for agents: 1 of at least 3 is there", True)
-    board.asked(0, "warm-up", [0, 1], 10)
+    writer.waiting(0, {1}, 3)
+    assert (told().state, seen[-1].agents[1].state) == ("waiting for agents: 1 of at least 3 is there", "present")
+    writer.asked(0, "warm-up", [0, 1], 10)
     assert told().state == "warm-up: 0 of 2 have answered"
-    assert [agent.at_work for agent in seen[-1].agents] == [True, True, False, False]
-    board.asked(0, "evaluation", [0, 1], 10)
-    board.heard(0, 0.5, 7, "")
+    assert [agent.state for agent in seen[-1].agents] == ["at work", "at work", "not here yet", "not here yet"]
+    writer.asked(0, "evaluation", [0, 1], 10)
+    writer.heard(0, 0.5, 7, "")
     assert (told().phase, seen[-1].state) == ("evaluating", "evaluating: 1 of 2 have answered")
-    with board.running(CONFIG, 0):
-        board.advanced(4)
-        board.finished()
-        assert (told().phase, seen[-1].state, seen[-1].finished) == ("stopped", "stopped after 4 of 10 rounds", False)
-        board.advanced(10)
-    board.finished()
-    assert (told().finished, seen[-1].failure) == (True, "")
-    board.failed("no room\non the disk \x1b[31m")
-    assert (told().finished, seen[-1].failure) == (False, "no room on the disk  [31m")
+    with writer.running(CONFIG, 0):
+        writer.advanced(4)
+        writer.finished()
+        assert (told().phase, seen[-1].state) == ("stopped", "stopped after 4 of 10 rounds")
+        assert [agent.state for agent in seen[-1].agents][:2] == ["present", "present"]
+        writer.advanced(10)
+    writer.finished()
+    assert told().phase == "finished"
+    writer.failed("no room\non the disk \x1b[31m")
+    assert (told().phase, seen[-1].state) == ("failed", "failed: no room on the disk  [31m")
     assert seen[0].state == "starting"
     assert all(a.changed <= b.changed for a, b in itertools.pairwise(seen))
 
 
 def test_with_partial_participation_not_asked_is_not_absent(path):
-    board = Board(path, dataclasses.replace(CONFIG, participation=0.5), every=0)
-    board.waiting(0, "training", {0, 1, 2}, 4)
-    board.asked(0, "training", [1, 3], 10)
-    assert [agent.present for agent in read(path).agents] == [True] * 4
-    board.asked(0, "evaluation", [1, 3], 10)
-    assert [agent.present for agent in read(path).agents] == [False, True, False, True]
+    writer = StatusWriter(path, dataclasses.replace(CONFIG, participation=0.5))
+    writer.waiting(0, {0, 1, 2}, 4)
+    writer.asked(0, "training", [1, 3], 10)
+    assert [agent.present for agent in read_status(path).agents] == [True] * 4
+    writer.asked(0, "evaluation", [1, 3], 10)
+    assert [agent.present for agent in read_status(path).agents] == [False, True, False, True]
 
 
 def test_one_that_came_after_all_is_not_absent(path):
-    board = Board(path, CONFIG, every=0)
-    board.asked(0, "training", [0, 1, 2, 3], 10)
-    board.happened(event(3, "absent"))
-    assert (read(path).agents[3].present, read(path).agents[3].missed) == (True, 1)
+    writer = StatusWriter(path, CONFIG)
+    writer.asked(0, "training", [0, 1, 2, 3], 10)
+    writer.happened(event(3, "absent"))
+    assert (read_status(path).agents[3].present, read_status(path).agents[3].missed) == (True, 1)
 
 
 def test_long_runs_keep_their_first_and_last_point(path):
-    board = Board(path, CONFIG, every=60)
+    writer = StatusWriter(path, CONFIG)
     for round in range(1000):
-        board.evaluated(row(round, float(round)))
-    board.finished()
-    curve = read(path).curve
-    assert MOST_POINTS / 2 <= len(curve) <= MOST_POINTS
+        writer.evaluated(row(round, float(round)))
+    curve = read_status(path).curve
+    assert MAX_POINTS / 2 <= len(curve) <= MAX_POINTS
     assert (curve[0].round, curve[-1].round) == (0, 999)
     assert [p.round for p in curve] == sorted({p.round for p in curve})
     assert all(p.total_return == p.round for p in curve)
-    assert (read(path).metrics.env_steps, read(path).metrics.floats_up) == (7992.0, 6.0)
+    assert (read_status(path).env_steps, read_status(path).floats_up) == (7992.0, 6.0)
 
 
-def test_a_resumed_run_goes_on(path):
-    first = Board(path, CONFIG, every=0)
+def test_a_resumed_run_continues(path):
+    first = StatusWriter(path, CONFIG)
     first.asked(0, "training", [0, 1], 100)
     first.heard(0, 1.0, 50, "")
     first.happened(event(1, "odd"))
-    board = Board(path, CONFIG, rows=[row(0), row(2), row(4, None)], every=0)
-    status = read(path)
+    writer = StatusWriter(path, CONFIG, rows=[row(0), row(2), row(4, None)])
+    status = read_status(path)
     assert (status.state, status.bytes_sent, status.agents[0].accepted, status.events[0].what) == ("starting", 100, 1, "odd")
-    assert not any(agent.present or agent.at_work for agent in status.agents)
-    with board.running(CONFIG, 3):
-        assert [p.round for p in read(path).curve] == [0, 2]
-    board.evaluated(row(4, 7.0))
-    assert [p.total_return for p in read(path).curve] == [1.0, 1.0, 7.0]
-    Board(path, dataclasses.replace(CONFIG, agents=2), every=0)
-    assert (len(read(path).agents), read(path).bytes_sent) == (2, 0)
+    assert not any(agent.present for agent in status.agents)
+    with writer.running(CONFIG, 3):
+        assert [p.round for p in read_status(path).curve] == [0, 2]
+    writer.evaluated(row(4, 7.0))
+    assert [p.total_return for p in read_status(path).curve] == [1.0, 1.0, 7.0]
+    StatusWriter(path, dataclasses.replace(CONFIG, agents=2))
+    assert (len(read_status(path).agents), read_status(path).bytes_sent) == (2, 0)
 
 
 def test_events_are_few_and_counted(path):
-    board = Board(path, CONFIG, every=60)
+    writer = StatusWriter(path, CONFIG)
     for i in range(100):
-        board.happened(event(0, f"a norm of {1.5 * i:.3g}e+30", i))
-        board.happened(event(1, f"another {chr(0x4E00 + i)}\n", i))
-    board.finished()
-    events = read(path).events
-    assert len(events) == MOST_EVENTS
-    assert (events[-2].what, events[-2].count, events[-2].round) == ("a norm of 148e+30", 100, 99)
+        writer.happened(event(0, f"a norm of {1.5 * i:.3g}e+30", i))
+        writer.happened(event(1, f"another {chr(0x4E00 + i)}\n", i))
+    events = read_status(path).events
+    assert len(events) == MAX_EVENTS
+    assert (events[-2].what, events[-2].count, events[-2].place) == ("a norm of 148e+30", 100, "round 100")
     assert [(e.what, e.count) for e in events[-4:] if e.agent == 1] == [(f"another {chr(0x4E00 + i)} ", 1) for i in (97, 98, 99)]
     assert [e.number for e in events] == sorted({e.number for e in events})
+
+
+def test_a_disk_that_cannot_be_written_stops_nothing(path, tmp_path, monkeypatch):
+    writer = StatusWriter(path, CONFIG)
+    writer.advanced(1)
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        writer.advanced(2)
+        writer.failed("disk full")
+    assert read_status(path).round == 1
+    assert list(path.parent.iterdir()) == [path]
+    writer.advanced(3)
+    assert read_status(path).round == 3
+    (tmp_path / "file").write_text("")
+    StatusWriter(tmp_path / "file" / "status.json", CONFIG).finished()
+
+
+def test_whatever_is_in_the_file_reading_does_not_fail(path):
+    assert read_status(path) is None
+    writer = StatusWriter(path, CONFIG)
+    writer.evaluated(row(0) | {"return_worst": None})
+    writer.happened(event(1, "odd"))
+    whole = path.read_bytes()
+    assert msgspec.json.encode(read_status(path)) == whole
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        assert read_status(path) is None
+    good = json.loads(whole)
+    wrong = [
+        {"round": "1"},
+        {"round": True},
+        {"changed": "now"},
+        {"agents": {}},
+        {"agents": [1]},
+        {"curve": [[]]},
+        {"more": 1},
+        {"state": None},
+    ]
+    wrong += [{"phase": "<b>"}, {"agents": [{**good["agents"][0], "seen": float("nan")}]}]
+    wrong += [{"agents": [{**good["agents"][0], "state": "<b>"}]}, {"events": [{**good["events"][0], "agent": "<b>"}]}]
+    for change in wrong:
+        path.write_text(json.dumps(good | change))
+        assert read_status(path) is None, change
+    for text in (b"\xff" * 9, b"[" * 100_000):
+        path.write_bytes(text)
+        assert read_status(path) is None
+
+
+def test_readers_see_whole_states_while_many_threads_report(path):
+    writer, seen, each = StatusWriter(path, CONFIG), [], 150
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads interrupt each other as often as they can
+
+    def report() -> None:
+        for _ in range(each):
+            writer.heard(1, 0.1, 5, "")
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            seen.append(read_status(path))
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert None not in seen
+    assert len({status.bytes_received for status in seen}) > 5
+    assert all(5 * status.agents[1].accepted == status.bytes_received for status in seen)
+    assert read_status(path).agents[1].accepted == 4 * each
+
+
+def test_a_large_federation_can_report_every_answer(path):
+    """A thousand agents: the file is written whole at every answer, which must cost a round next to nothing."""
+    writer = StatusWriter(path, dataclasses.replace(CONFIG, agents=1000))
+    writer.asked(0, "training", list(range(1000)), 10)
+    began = time.monotonic()
+    for agent in range(200):
+        writer.heard(agent, 0.1, 5, "")
+    assert (time.monotonic() - began) / 200 < 0.02

@@ -1,7 +1,5 @@
 """The status on a terminal, and as lines where there is none."""
 
-from __future__ import annotations
-
 import io
 import time
 from pathlib import Path
@@ -9,11 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedpg.flower import terminal
-from fedpg.flower.snapshot import Agent, Event, Status
-from fedpg.flower.status import Board
-from fedpg.flower.status_file import write
-from fedpg.flower.telling import MOST_TOLD, Teller
+from fedpg.flower.status import Event, Status, StatusWriter, read_status
+from fedpg.flower.terminal import MAX_EVENTS, StatusLines, StatusView
 from fedpg.runs.config import Config
 
 CONFIG = Config(env="cartpole", algorithm="pavg", agents=3, rounds=10)
@@ -32,140 +27,87 @@ def event(agent: int | None, what: str, round: int = 0) -> dict:
     return {"round": round, "during": "training", "seed": 0, "agent": agent, "what": what}
 
 
-def console(width: int = 120, terminal: bool = False, **more) -> Console:
-    return Console(file=io.StringIO(), width=width, height=40, force_terminal=terminal, color_system=None, **more)
+def console(terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), width=120, height=40, force_terminal=terminal, color_system=None)
 
 
-def drawn(status: Status, now: float = 1000.0, width: int = 120, **more) -> list[str]:
-    where = console(width)
-    where.print(terminal.draw(status, now, width=width, **more))
-    return [line.rstrip() for line in where.file.getvalue().splitlines()]
-
-
-def a_board(path: Path) -> Board:
+def a_writer(path: Path) -> StatusWriter:
     """Agent 0 is well, agent 1's last answer was refused, agent 2 is not there; two evaluations."""
-    board = Board(path, CONFIG, every=0)
-    board.evaluated(row(0, 1.0))
-    board.asked(3, "training", [0, 1], 5000)
-    board.heard(0, 1.5, 700, "")
-    board.heard(1, 2.5, 600, "a norm of [bold]1e+30[/bold]")
-    board.happened(event(1, "refused: a norm of [bold]1e+30[/bold]", 3))
-    board.evaluated(row(4, 8.0))
-    return board
-
-
-def test_a_picture_of_a_running_federation(path):
-    a_board(path)
-    lines = drawn(terminal.read(path), time.time())
-    assert lines[0] == "pavg on cartpole  round 4 of 10: 2 of 2 have answered"
-    assert lines[1].endswith("3 of 10 rounds")
-    assert lines[2] == "return 8.00, worst agent 4.00 after round 4  ▁█"
-    assert lines[3] == "1 M env steps; numbers up 2 M, down 3 M; 1.3 kB up, 5 kB down"
-    assert lines[4] == "2 of 3 agents are there"
-    cells = [line.split() for line in lines[6:9]]
-    assert cells[0] == ["0", "present", "now", "1", "0", "0", "1.5", "s"]
-    assert cells[1][:8] == ["1", "refused", "now", "0", "1", "0", "2.5", "s"]
-    assert lines[7].endswith("a norm of [bold]1e+30[/bold]")
-    assert cells[2] == ["2", "not", "here", "yet", "never", "0", "0", "0"]
-    assert lines[9] == "now, round 4: agent 1: refused: a norm of [bold]1e+30[/bold]"
-
-
-@pytest.mark.parametrize("width", [60, 80, 100])
-def test_it_fits(path, width):
-    a_board(path)
-    lines = drawn(terminal.read(path), time.time(), width)
-    assert max(map(len, lines)) <= width
-    table = [line.split() for line in lines if line.split()[:2] in (["0", "present"], ["1", "refused"], ["2", "not"])]
-    assert [cells[0] for cells in table] == ["0", "1", "2"]
-    assert any("a norm" in line for line in lines[:-1]) == (width >= terminal.ROOM_FOR_PROBLEMS)
-
-
-def test_of_many_agents_those_in_trouble_are_shown():
-    agents = [Agent(number, True, 999.0, outcome="accepted") for number in range(100)]
-    agents[50], agents[70] = Agent(50, True, 999.0, outcome="missed"), Agent(70, False, 1.0)
-    lines = drawn(Status("pavg", "cartpole", "training", "round 1", 0, 10, tuple(agents)), most_agents=5)
-    assert [line.split()[:2] for line in lines[4:9]] == [
-        [str(n), w] for n, w in ((0, "present"), (1, "present"), (2, "present"), (50, "no"), (70, "absent"))
-    ]
-    assert lines[9] == "and 95 more, 0 of them absent, refused or silent"
-
-
-def test_before_anything_is_known():
-    assert drawn(Status()) == ["federation  starting"]
-
-
-def test_ascii_only(path):
-    a_board(path)
-    assert all(line.isascii() for line in drawn(terminal.read(path), plain=True)[2:])
+    writer = StatusWriter(path, CONFIG)
+    writer.evaluated(row(0, 1.0))
+    writer.asked(3, "training", [0, 1], 5000)
+    writer.heard(0, 1.5, 700, "")
+    writer.heard(1, 2.5, 600, "a norm of [bold]1e+30[/bold]")
+    writer.happened(event(1, "refused: a norm of [bold]1e+30[/bold]", 3))
+    writer.evaluated(row(4, 8.0))
+    return writer
 
 
 def test_lines_for_what_matters(path):
-    board, teller = Board(path, CONFIG, every=0), Teller()
+    writer, lines = StatusWriter(path, CONFIG), StatusLines()
 
     def told() -> list[str]:
-        return teller.lines(terminal.read(path))
+        return lines.new(read_status(path))
 
     assert told() == []
-    board.waiting(0, "warm-up", {0, 2}, 3)
+    writer.waiting(0, {0, 2}, 3)
     assert told() == ["here: agents 0, 2 (2 of 3 are there)", "waiting for agents: 2 of at least 3 are there"]
-    board.waiting(0, "warm-up", {0, 2}, 3)
+    writer.waiting(0, {0, 2}, 3)
     assert told() == []
-    board.asked(0, "training", [0, 1, 2], 10)
+    writer.asked(0, "training", [0, 1, 2], 10)
     assert told() == ["here: agent 1 (3 of 3 are there)"]
-    board.evaluated(row(0, 10.0))
-    board.evaluated(row(1, 20.0))
-    assert told() == ["round 0: return 10.0, worst agent 5.00", "round 1: return 20.0, worst agent 10.0"]
-    board.asked(1, "training", [0, 1], 10)
+    writer.evaluated(row(0, 10.0))
+    writer.evaluated(row(1, 1234.56))
+    assert told() == ["round 0: return 10, worst agent 5", "round 1: return 1234.6, worst agent 617.28"]
+    writer.asked(1, "training", [0, 1], 10)
     for _ in range(2):
-        board.happened(event(1, "refused: [red]odd", 1))
-        board.happened(event(2, "absent", 1))
-    assert told() == ["gone: agent 2 (2 of 3 are there)", "round 2: agent 1: refused: [red]odd (2 times) (events.jsonl has all)"]
-    board.happened(event(1, "refused: [red]odd", 2))
-    board.happened(event(None, "1 of 3 agents are there: waiting for the others", 2))
-    board.advanced(10)
+        writer.happened(event(1, "refused: [red]odd", 1))
+        writer.happened(event(2, "absent", 1))
+    assert told() == ["gone: agent 2 (2 of 3 are there)", "round 2: agent 1: refused: [red]odd (events.jsonl has all)"]
+    writer.happened(event(1, "refused: [red]odd", 2))
+    writer.happened(event(None, "1 of 3 agents are there: waiting for the others", 2))
+    writer.advanced(10)
     assert told() == []
-    board.finished()
+    writer.finished()
     assert told() == ["finished: all 10 rounds are done"]
-    board.failed("no room")
+    writer.failed("no room")
     assert told() == ["failed: no room"]
 
 
-def test_not_more_lines_of_mishaps_than_a_person_reads():
-    teller, found = Teller(), []
+def test_not_more_lines_of_events_than_a_person_reads():
+    lines, found = StatusLines(), []
     for number in range(1, 100):
-        found += teller.lines(Status(events=(Event(number, 0.0, number, "training", None, f"mishap {chr(0x4E00 + number)}"),)))
-    assert len(found) == MOST_TOLD
+        found += lines.new(Status(events=[Event(number, 0.0, "round 1", None, f"mishap {chr(0x4E00 + number)}")]))
+    assert len(found) == MAX_EVENTS
 
 
-def test_live_without_a_terminal_prints_lines(path):
-    where = console()
-    with terminal.Live(where, path):
-        board = a_board(path)
-        board.advanced(10)
-        board.finished()
-    lines = where.file.getvalue().splitlines()
-    assert lines[0] == "here: agents 0, 1 (2 of 3 are there)"
-    assert "round 4: agent 1: refused: a norm of [bold]1e+30[/bold] (events.jsonl has all)" in lines
-    assert lines[-1] == "finished: all 10 rounds are done"
-
-
-def test_live_on_a_terminal_follows_the_file_and_leaves_the_last_picture(path):
-    where = console(terminal=True)
-    with terminal.Live(where, path):
-        board = a_board(path)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lines_are_printed_while_it_runs(path, terminal):
+    where = console(terminal)
+    with StatusView(where, path):
+        writer = a_writer(path)
         end = time.monotonic() + 10
-        while "round 4 of 10: 2 of 2 have answered" not in where.file.getvalue():
+        while terminal and "round 4 of 10: 2 of 2 have answered" not in where.file.getvalue():
             assert time.monotonic() < end
             time.sleep(0.05)
-        path.write_text("{")  # whatever happens to it
+        path.write_text("{")  # a file that cannot be read changes nothing
         time.sleep(0.3)
-        board.failed("no room")
-    last = where.file.getvalue().rpartition("pavg on cartpole")[2]
-    assert "failed: no room" in last
-    assert "2 of 3 agents are there" in last
+        writer.advanced(10)
+        writer.finished()
+    text = where.file.getvalue()
+    for line in (
+        "here: agents 0, 1 (2 of 3 are there)",
+        "round 4: return 8, worst agent 4",
+        "round 4: agent 1: refused: a norm of [bold]1e+30[/bold] (events.jsonl has all)",
+        "finished: all 10 rounds are done",
+    ):
+        assert line in text
+    assert "gone" not in text
+    if not terminal:
+        assert text.splitlines()[0] == "here: agents 0, 1 (2 of 3 are there)"
+        assert text.splitlines()[-1] == "finished: all 10 rounds are done"
 
 
 def test_an_error_passes_through(path):
-    write(path, Status())
-    with pytest.raises(ValueError, match="mine"), terminal.Live(console(), path):
+    with pytest.raises(ValueError, match="mine"), StatusView(console(), path):
         raise ValueError("mine")

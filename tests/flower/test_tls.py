@@ -31,7 +31,7 @@ def test_an_agent_that_was_killed_comes_back_with_its_key(tmp_path):
         real.serve()
         real.join(0)
         real.join(1)
-        real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(1)["at_work"])
+        real.wait_until(lambda: real.round() >= 2 and real.status()["phase"] == "training" and real.agent(1)["state"] == "at work")
         during = real.round()
         real.kill("join-1")
         real.join(1)
@@ -68,7 +68,7 @@ def test_whoever_listens_on_the_loopback_interface(tmp_path, secure):
     said = heard(ear, states)
     if secure:
         assert not said
-        assert b'"schema"' not in ear.everything(), "headers of our packets"
+        assert b'"from_state"' not in ear.everything(), "headers of our packets"
     else:
         assert {name for name in said if name.startswith("server.shared.params")} >= {
             f"server.shared.params['layers'][1]['matrix'] after {round} rounds" for round in range(3)

@@ -1,4 +1,4 @@
-"""What somebody who means ill, or a bad line, makes of a packet."""
+"""Damaged and hostile packets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fedpg.flower.packets import MAGIC, START, pack, schema, unpack
-from fedpg.flower.tasks import LONGEST_TEXT
+from fedpg.errors import LONGEST_TEXT
+from fedpg.flower.protocol import HEADER_START, MAGIC, Answer, pack, unpack
 
 ODD = (-1, 0, 2**31, 2**63, 1e308, "", "\n\x1b[31m", None, True, [], {}, [[[]]], "x" * 5000, "../../x")
 """Values for a header that nobody expects."""
@@ -23,8 +23,8 @@ def assert_one_line(text: str) -> None:
 
 def edited(packet: bytes, change: Callable[[dict], object]) -> bytes:
     """The packet with another header; `change` may edit the old one in place, or return another."""
-    end = START + int.from_bytes(packet[len(MAGIC) : START], "big")
-    header = json.loads(packet[START:end])
+    end = HEADER_START + int.from_bytes(packet[len(MAGIC) : HEADER_START], "big")
+    header = json.loads(packet[HEADER_START:end])
     text = json.dumps(header if (other := change(header)) is None else other).encode()
     return MAGIC + len(text).to_bytes(4, "big") + text + packet[end:]
 
@@ -32,7 +32,7 @@ def edited(packet: bytes, change: Callable[[dict], object]) -> bytes:
 def mutations(packet: bytes, count: int, seed: int) -> Iterator[bytes]:
     """Seeded damage of every kind: flipped bytes, cuts, insertions, pieces moved, lengths that lie, headers rewritten, noise."""
     rng = np.random.default_rng(seed)
-    lengths = (len(MAGIC), START + int.from_bytes(packet[len(MAGIC) : START], "big"))
+    lengths = (len(MAGIC), HEADER_START + int.from_bytes(packet[len(MAGIC) : HEADER_START], "big"))
     for i in range(count):
         data = bytearray(packet)
         place = int(rng.integers(len(data)))
@@ -55,7 +55,7 @@ def mutations(packet: bytes, count: int, seed: int) -> Iterator[bytes]:
             case 6:
                 data = edited(packet, lambda header: _rewritten(header, rng))
             case 7:
-                data = data[: rng.integers(START + 20)] + rng.bytes(int(rng.integers(1, 300)))
+                data = data[: rng.integers(HEADER_START + 20)] + rng.bytes(int(rng.integers(1, 300)))
         yield bytes(data)
 
 
@@ -74,9 +74,9 @@ def _rewritten(header: dict, rng: np.random.Generator) -> object:
     return header
 
 
-def with_arrays(packet: bytes, change: Callable[[dict[str, np.ndarray]], object], honest: bool = False) -> bytes:
-    """The packet with other arrays, and the old digest of them unless it is `honest`; `change` edits the arrays in place."""
-    header, arrays = unpack(packet)
+def with_arrays(packet: bytes, change: Callable[[dict[str, np.ndarray]], object]) -> bytes:
+    """The answer with other arrays; `change` edits the arrays in place."""
+    header, arrays = unpack(packet, Answer)
     arrays = {name: array.copy() for name, array in arrays.items()}
     change(arrays)
-    return pack(header | ({"schema": schema(arrays)} if honest else {}), arrays)
+    return pack(header, arrays)

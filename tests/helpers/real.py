@@ -106,6 +106,10 @@ class Real:
         """What the server says of an agent."""
         return self.status()["agents"][number]
 
+    def is_present(self, agent: int) -> bool:
+        """Whether the server says that an agent is there."""
+        return self.agent(agent)["state"] not in ("absent", "not here yet")
+
     def missed(self, agent: int) -> dict[int, str]:
         """The rounds whose training an agent was not part of, and why."""
         away = ("absent", "no answer", "its node has gone", "could not be sent", "refused", "Flower reports")

@@ -14,9 +14,9 @@ from fedpg.envs.host import Session
 from fedpg.envs.mujoco import TASKS, MujocoOptions, federation
 
 
-def ready(name: str, agents: int = 1, heterogeneity: float = 0.0, backend: str = "batch", **options: Any) -> tuple[Federation, Any]:
+def ready(name: str, agents: int = 1, heterogeneity: float = 0.0, **options: Any) -> tuple[Federation, Any]:
     """A federation and its agents as its environment takes them, of one seed: leading axis N."""
-    made = federation(name, agents, heterogeneity, MujocoOptions(**options), backend)
+    made = federation(name, agents, heterogeneity, MujocoOptions(**options))
     knobs = jax.tree.map(lambda x: np.asarray(x)[None], made.agents(jax.random.key(3), 0))
     return made, jax.tree.map(lambda x: x[0], made.prepare(knobs))
 

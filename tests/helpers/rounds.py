@@ -10,7 +10,7 @@ from collections import defaultdict
 import jax
 import numpy as np
 
-from fedpg import named_arrays as wire
+from fedpg import named_arrays
 from fedpg.errors import UserError
 from fedpg.runs import checkpoint
 from fedpg.runs.config import Config
@@ -58,15 +58,14 @@ def kept_by_agents(real: Real, numbers: np.ndarray) -> Arrays:
 def simulated(config: Config, begin: dict[int, Arrays] | None = None) -> dict[int, Arrays]:
     """The simulator's state after every round: from its own of the round before, or from that of `begin`."""
     config, found = resolve(config), {}
-    with jax.default_matmul_precision("highest"):
-        engine = build(config)
-        engine.start()
-        for round in range(config.rounds + 1):
-            found[round] = wire.flatten(engine.state())
-            if begin:
-                engine.load(wire.unflatten(engine.state(), found[round] | begin[round]))
-            if round < config.rounds:
-                engine.advance(round, 1)
+    engine = build(config)
+    state = engine.init(jax.random.key(config.seed))
+    for round in range(config.rounds + 1):
+        found[round] = named_arrays.flatten(state.rows)
+        if begin:
+            state = state._replace(rows=named_arrays.unflatten(state.rows, found[round] | begin[round]))
+        if round < config.rounds:
+            state, _ = engine.run(state, 1, accumulate=True)
     return found
 
 

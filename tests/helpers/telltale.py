@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.envs import Box
-from fedpg.flower.packets import unpack
+from fedpg.flower.protocol import Answer, Refused, Task, unpack
 
 SECRETS: list[float] = []
 """Every observation, action and reward since `forget`."""
@@ -58,7 +58,10 @@ def leaks(data: bytes | str) -> list[str]:
     """Which of the secrets are in a payload: their bytes, anywhere; their values, in its arrays; their digits, in its header."""
     if isinstance(data, str):
         return [f"{secret} as text" for secret in SECRETS if _digits(secret, data)]
-    header, arrays = unpack(data)
+    try:
+        header, arrays = unpack(data, Answer)
+    except Refused:
+        header, arrays = unpack(data, Task)
     found = [f"{secret} as {code}" for secret in SECRETS for code in ("<f", ">f", "<d", ">d") if struct.pack(code, secret) in data]
     text = repr(header)
     found += [f"{secret} in the header" for secret in SECRETS if _digits(secret, text)]

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from fedpg import envs, policies
@@ -33,24 +32,14 @@ def test_the_networks_of_the_examples_learn(name: str) -> None:
     assert sim.evaluate(state).returns.mean() > 60.0
 
 
-@pytest.mark.parametrize("name", ["flax_policy.py:nnx_policy", "equinox_policy.py:policy"])
+@pytest.mark.parametrize("name", ["flax_policy.py:nnx_policy", pytest.param("equinox_policy.py:policy", marks=pytest.mark.slow)])
 def test_fedpg_train_takes_them(name: str, tmp_path: Path) -> None:
-    """With observations scaled; checkpoints and policy files hold the params."""
-    settings = {
-        "algorithm": "pavg",
-        "agents": 2,
-        "rounds": 8,
-        "eval-every": 8,
-        "local-steps": 5,
-        "batch": 8,
-        "horizon": 100,
-        "local-lr": 0.1,
-    }
-    flags = [part for flag, value in settings.items() for part in (f"--{flag}", str(value))]
-    assert not main(["train", "--policy", f"{EXAMPLES}/{name}", *flags, "--out", str(tmp_path / "run")])
+    """With scaled observations; the run folder holds the params. The return rises from 25 of 100 to more than 60."""
+    flags = "--algorithm pavg --normalise-observations running --agents 2 --rounds 5 --eval-every 5 --batch 8"
+    assert main(["train", "--policy", f"{EXAMPLES}/{name}", *flags.split(), "--out", str(tmp_path / "run")]) == 0
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    returns = [np.mean(row["return"]) for row in rows]
-    assert returns[-1] > returns[0] + 25.0
+    assert rows[0]["return"] < 35.0
+    assert rows[-1]["return"] > 60.0
 
 
 OWN = """

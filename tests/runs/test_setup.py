@@ -52,17 +52,6 @@ def test_a_preset_may_name_the_policy_that_auto_is():
             build(resolve(Config(**wrong)))
 
 
-def test_mjx_is_for_many_lanes_on_a_gpu(monkeypatch):
-    many = {"env": "halfcheetah", "agents": 64, "batch": 64, "seeds": 16}
-    assert resolve(Config(**many)).backend == "batch"
-    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    assert resolve(Config(**many)).backend == "mjx"
-    assert resolve(Config(env="halfcheetah", agents=2, batch=8)).backend == "batch"
-    assert resolve(Config(env="halfcheetah", agents=2, batch=8, backend="mjx")).backend == "mjx"
-    with pytest.raises(UserError, match=r"cartpole has .*one backend"):
-        resolve(Config(backend="mjx"))
-
-
 def test_flags_win_over_presets():
     assert resolve(Config(local_lr=0.5, batch=3)).local_lr == 0.5
     assert resolve(Config(local_lr=0.5, local_steps=4)).global_lr == 2.0
@@ -131,7 +120,7 @@ def test_impossible_values(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"env": "random-mdp", "env_option": {"states": [5, 6, 5, 5, 5]}}, "states differs between agents"),
+        ({"env": "random-mdp", "env_option": {"states": [5, 6, 5, 5, 5]}}, "option states of random-mdp"),
         ({"env_option": {"lenght": 1}}, "did you mean 'length'"),
         ({"env_option": {"length": [0.5, 0.6]}}, "length lists 2 values for 5 agents"),
         ({"env_option": {"gravity": float("nan")}}, "gravity must be positive and finite"),

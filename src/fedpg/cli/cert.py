@@ -1,4 +1,4 @@
-"""`fedpg cert`: the keys of a federation, and where each of them belongs."""
+"""`fedpg cert`: makes the keys of a federation and says where each of them belongs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CertOptions:
 
     Example: fedpg cert --out keys --server fed.example.org,192.0.2.7 --agents 5
 
-    Nothing is overwritten. docs/deploy.md has the lines of openssl and ssh-keygen that do the same.
+    Nothing is overwritten. docs/deploy.md has commands of openssl and ssh-keygen that do the same.
     """
 
     server: str
@@ -29,16 +29,16 @@ class CertOptions:
 
 
 def main(argv: list[str]) -> int:
-    """The verb. Returns the exit code."""
+    """Runs the verb; returns the exit code."""
     options = parse(CertOptions, argv, "fedpg cert")
     try:
-        from fedpg.flower import certificates
+        from fedpg.flower.keys import make_keys
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "cryptography":
             raise
         raise UserError("fedpg cert needs cryptography: pip install 'fedpg[flower]'") from None
     names = tuple(name.strip() for name in options.server.split(","))
-    certificates.make(Path(options.out), certificates.Request(names, options.agents, options.days))
+    make_keys(Path(options.out), names, options.agents, options.days)
     last, keys = options.agents - 1, Path(options.out).name
     host = f"[{names[0]}]" if ":" in names[0] else names[0]
     some, each = ("0", "agent-0") if last == 0 else (f"0 to {last}", "agent-I of its own")
@@ -46,9 +46,9 @@ def main(argv: list[str]) -> int:
 
   to the server    ca.crt server.pem server.key agent-*.pub
   to agent {some:8}ca.crt and {each}
-  nowhere          ca.key: who has it can pose as the server. Keep it offline, to renew server.pem within {options.days} days
+  nowhere          ca.key: its owner can pose as the server. Keep it offline, to renew server.pem within {options.days} days
 
-into a folder {keys} there, by a way that nobody else can read (scp). Then, on the server and at an agent:
+into a folder {keys} there, over a private connection (scp). Then, on the server and at an agent:
 
   fedpg serve --config fed.toml --out runs/fed --address 0.0.0.0:9092 --keys {keys}
   fedpg join --server {host}:9092 --agent-id 0 --env cartpole --keys {keys}""")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fedpg.cli.parse import parse
 from fedpg.errors import require
-from fedpg.flower import processes
+from fedpg.flower import require_flower
 from fedpg.runs import config as configs
 from fedpg.runs.config import Config
 from fedpg.runs.folder import RunFolder
@@ -18,12 +18,12 @@ from fedpg.runs.folder import RunFolder
 
 @dataclasses.dataclass(frozen=True)
 class ServeOptions:
-    """Lead a federation between machines: one policy, one agent per site, each with an environment that nobody else sees.
+    """Run the server of a federation between machines: one policy, and agents whose environments nobody else sees.
 
     Example: fedpg serve --config fed.toml --out runs/fed --keys keys
 
-    Starts Flower's SuperLink and our ServerApp on it, and writes a run folder as `fedpg train` does. Agents come with
-    `fedpg join`; docs/deploy.md has the whole story.
+    Starts Flower's SuperLink with our ServerApp, and writes a run folder as `fedpg train` does. Agents are started with
+    `fedpg join`; see docs/deploy.md.
     """
 
     config: str | None = None
@@ -31,15 +31,15 @@ class ServeOptions:
     out: str = "runs/federation"
     """The run folder; what the server's processes print is in its subfolder federation."""
     address: str = "0.0.0.0:9092"
-    """HOST:PORT on which agents reach this server."""
+    """HOST:PORT where agents connect."""
     keys: str | None = None
     """The folder with ca.crt, server.pem, server.key, and agent-N.pub of the agents that may join; `fedpg cert` makes one."""
     insecure: bool = False
-    """Neither encryption nor authentication: for trying things out on one machine."""
+    """Neither encryption nor authentication: for tests on one machine."""
     deadline: float = 120.0
-    """Seconds to wait for the agents' answers; whoever has not answered then is left out of the exchange."""
+    """Seconds to wait for the agents' answers; an agent that has not answered by then is absent in the exchange."""
     quorum: int = 1
-    """The fewest messages that make a round; with fewer the round is repeated."""
+    """The fewest usable messages that make a round; with fewer the round is repeated."""
     start_with: int = 0
     """The agents that must be there before the first exchange; 0 for all of them."""
     norm_bound: float = 1e9
@@ -47,12 +47,12 @@ class ServeOptions:
     status: str = "127.0.0.1:8092"
     """HOST:PORT of the read-only status page; none for no page."""
     resume: bool = False
-    """Go on with the run in --out from its last round."""
+    """Continue the run in --out after its last finished round."""
 
 
 def main(argv: list[str]) -> int:
-    """The verb. Returns the exit code."""
-    options = parse(ServeOptions, argv, "fedpg serve", ServeOptions())
+    """Runs the verb; returns the exit code."""
+    options = parse(ServeOptions, argv, "fedpg serve")
     folder, console = RunFolder(Path(options.out)), Console()
     require(options.insecure or options.keys is not None, "give --keys FOLDER (fedpg cert makes one), or --insecure to do without")
     require(not (options.insecure and options.keys), "--keys and --insecure exclude each other")
@@ -60,41 +60,39 @@ def main(argv: list[str]) -> int:
         folder.require_run()
         file = folder.config
     else:
-        require(options.config is not None, "give --config FILE, the run as TOML, or --resume to go on with the one in --out")
+        require(options.config is not None, "give --config FILE, the run as TOML, or --resume to continue the one in --out")
         folder.require_empty()
         file = Path(options.config)
 
-    processes.require_flower()
+    require_flower()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from fedpg.flower import terminal
-    from fedpg.flower.server import Rules, check
-    from fedpg.flower.server_app import STATUS
-    from fedpg.flower.superlink import Service, SuperLink
+    from fedpg.flower.processes import SuperLink, split_address
+    from fedpg.flower.server_app import Rules, check
+    from fedpg.flower.status import STATUS_FILE
+    from fedpg.flower.status_page import StatusPage
+    from fedpg.flower.terminal import StatusView
 
     rules = Rules(options.deadline, options.quorum, options.norm_bound, options.start_with)
     check(Config(**configs.read(file)), rules)
-    service = Service(file, folder.path, options.address, Path(options.keys) if options.keys else None, rules)
     if options.insecure:
-        console.print("--insecure: no encryption, and whoever reaches the port may join", style="bold", highlight=False)
-    watched = None
+        console.print("--insecure: no encryption, and anyone who reaches the port may join", style="bold", highlight=False)
+    status, page = folder.federation / STATUS_FILE, None
     if options.status != "none":
-        from fedpg.flower import page
-
-        watched = page.serve(folder.federation / STATUS, *processes.split_address(options.status))
+        page = StatusPage(status, *split_address(options.status))
+        console.print(f"status page: http://{page.address}", highlight=False)
     try:
-        if watched:
-            console.print(f"status page: http://{watched.address}", highlight=False)
-        link = SuperLink(service, options.resume)
+        keys = Path(options.keys) if options.keys else None
+        superlink = SuperLink(file, folder.path, options.address, keys, rules, options.resume)
         try:
-            with terminal.Live(console, folder.federation / STATUS):
-                link.wait()
+            with StatusView(console, status):
+                superlink.wait()
         except KeyboardInterrupt:
             again = f"fedpg serve --resume --out {options.out}" + (" --insecure" if options.insecure else f" --keys {options.keys}")
-            console.print(f"stopped; all finished rounds are saved. Go on with: {again}", soft_wrap=True, highlight=False)
+            console.print(f"stopped; all finished rounds are saved. Continue with: {again}", soft_wrap=True, highlight=False)
             return 130
         finally:
-            link.stop()
+            superlink.stop()
     finally:
-        if watched:
-            watched.stop()
+        if page:
+            page.stop()
     return 0

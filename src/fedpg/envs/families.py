@@ -1,7 +1,7 @@
 """Every environment by name, as `--env` takes it, and its options, as `--env-option NAME=VALUE` gives them.
 
 cartpole, random-mdp, conflict       in the compiled program
-halfcheetah, walker2d, hopper, ...   MuJoCo on the CPU (backend batch), or in the compiled program (backend mjx)
+halfcheetah, walker2d, hopper, ...   MuJoCo, on the cores of the CPU
 gym:ID                               any Gymnasium environment, in Python
 module:function, file.py:function    the user's own, in Python or in JAX
 spaces                               spaces without an environment, for the server of a federation
@@ -47,13 +47,10 @@ FAMILIES: dict[str, Family] = {
     SPACES: Family(spaces_only.SpacesOptions, spaces_only.environment, spaces_only.members, 0.0),
 }
 NAMES = (*FAMILIES, *mujoco.TASKS)
-BACKENDS = ("auto", *mujoco.BACKENDS)
 LONGEST = 1000
 """Upper bound of a horizon that is taken from the time limit of an environment."""
 MUJOCO_HETEROGENEITY = 0.5
 """The default for MuJoCo tasks: start ranges within a factor 2^0.5 of the task's own."""
-MJX_LANES = 4096
-"""From this many trajectories at once `auto` takes MJX on a GPU: with 1,600 it was slower than 16 cores, with 16,384 faster."""
 
 
 def family(name: str) -> Family:
@@ -79,16 +76,6 @@ def time_limit(name: str) -> int | None:
     return min(limit, LONGEST) if limit else None
 
 
-def choose_backend(name: str, backend: str, lanes: int, device: str) -> str:
-    """`backend`, or for "auto" the faster one for this many trajectories at once on this kind of device ("cpu", "gpu")."""
-    choose("backend", backend, BACKENDS)
-    if name not in mujoco.TASKS:
-        require(backend == "auto", f"{name} has only one backend: leave out --backend")
-        return backend
-    faster = "mjx" if device == "gpu" and lanes >= MJX_LANES else "batch"
-    return faster if backend == "auto" else backend
-
-
 def read_options(name: str, kind: type, given: dict[str, Any]) -> Any:
     """The options dataclass `kind` of environment `name` with the `given` values, checked for name and type."""
     for key in given:
@@ -100,9 +87,7 @@ def read_options(name: str, kind: type, given: dict[str, Any]) -> Any:
         raise UserError(f"option {place.rstrip('`')} of {name}: {reason}") from None
 
 
-def make(
-    name: str, agents: int = 5, heterogeneity: float | None = None, options: dict[str, Any] | None = None, backend: str = "auto"
-) -> Federation:
+def make(name: str, agents: int = 5, heterogeneity: float | None = None, options: dict[str, Any] | None = None) -> Federation:
     """The environment called `name` with N agents.
 
     Args:
@@ -110,7 +95,6 @@ def make(
         agents: N.
         heterogeneity: how much the agents differ; None is the environment's default.
         options: as in `--env-option`; a list gives one value per agent.
-        backend: of MuJoCo: batch, mjx, or auto, which is batch here (`choose_backend` knows better).
 
     Raises:
         UserError: for a name or an option that does not exist, or an environment that cannot be made.
@@ -123,7 +107,6 @@ def make(
         values = read_options(name, kind.options, given)
         return Federation(kind.environment(values), lambda key, seed: kind.agents(key, agents, heterogeneity, values))
     if name in mujoco.TASKS:
-        values = read_options(name, mujoco.MujocoOptions, given)
-        return mujoco.federation(name, agents, heterogeneity, values, "batch" if backend == "auto" else backend)
+        return mujoco.federation(name, agents, heterogeneity, read_options(name, mujoco.MujocoOptions, given))
     require(heterogeneity == 0.0, f"{name} has no --heterogeneity: give each agent its own --env-option values instead")
     return (gym if name.startswith(gym.PREFIX) else own).federation(name, agents, given)

@@ -1,34 +1,53 @@
-"""The server of a federation, whatever the link: from a configuration and a way to the agents to a run folder."""
+"""The engine of a federation between machines: the server half runs here, every agent runs behind a link.
 
-from __future__ import annotations
+The order of a round, the keys, refusals and checkpoints are those of the simulator (`fedpg.rounds`). Where the simulator holds an
+agent's state, this engine holds the number of a state that the agent holds (`fedpg.flower.protocol`).
+"""
 
 import dataclasses
 import functools
-import secrets
-from collections.abc import Callable
-from pathlib import Path
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
 
-from fedpg import trees
-from fedpg.errors import require
-from fedpg.flower.asking import Asking, Link, Terms, Watcher
-from fedpg.flower.remote import Remote
-from fedpg.runs.config import Config, to_toml
-from fedpg.runs.folder import RunFolder, write_atomically
-from fedpg.runs.progress import Progress
-from fedpg.runs.setup import BETWEEN_MACHINES, participation_of, plan, resolve
-from fedpg.runs.training import Run, train
-from fedpg.simulate import make_agents
+from fedpg import named_arrays, rounds, trees
+from fedpg.algorithms import base
+from fedpg.algorithms.base import Algorithm, LocalUpdate
+from fedpg.algorithms.selection import Selector, selector
+from fedpg.communication import Communication, measure
+from fedpg.errors import one_line
+from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Task, Update, pack, read_answer
+from fedpg.flower.status import ABSENT, StatusWriter
+from fedpg.keys import Moment, Purpose
+from fedpg.problem import Problem
+from fedpg.rounds import HEALTHY, Participants, Scores, SeedState, Stage, deployed_params, run_round, stages_of_round
+from fedpg.runs.setup import Prepared
+from fedpg.simulate import COMPILER_OPTIONS, PRECISION, Info, State, agents_of_seeds
 
-RUN_NAME = "run-name"
-"""The file with the name under which agents keep their states of this run."""
-NOT_SENT = ("env", "env_option", "heterogeneity", "backend", "engine", "track")
-"""What of a configuration is no agent's business, or its own."""
+TRIES = 3
+"""How often an exchange is tried in which agents answer, but with nothing that can be used."""
+PAUSE = 1.0
+"""Seconds between two tries."""
+RETURN_SECONDS = 30.0
+"""How long agents have to come back after the server was restarted, before it continues with those that are there."""
+LOOK_SECONDS = 0.3
+"""Seconds between looks while too few agents are there."""
 
 
-LinkOf = Callable[[Terms, Callable[[str], None]], Link]
-"""From what all tasks have in common, and a function that puts a line on the record, to the way to the agents."""
+class Link(Protocol):
+    """The way to the agents."""
+
+    def present(self) -> set[int]:
+        """The agents that can be asked now."""
+
+    def ask(self, packets: dict[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | str]]:
+        """Sends every agent its packet; yields each agent's answer when it comes, or one line that says why there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,86 +55,282 @@ class Rules:
     """How a server treats its agents."""
 
     deadline: float = 120.0
-    """Seconds to wait for the answers to an exchange; whoever has not answered then is left out of it."""
+    """Seconds to wait for the answers to an exchange; an agent that has not answered by then is absent in it."""
     quorum: int = 1
-    """The fewest messages that make a round; with fewer it is repeated."""
+    """The fewest usable messages that make a round; with fewer it is repeated."""
     norm_bound: float = 1e9
     """Messages with a larger L2 norm are refused."""
     start_with: int = 0
     """The agents that must be there before the first exchange; 0: all of them."""
 
 
-def to_agents(config: Config) -> str:
-    """The configuration as agents get it."""
-    plain = dataclasses.replace(config, **{name: getattr(Config, name) for name in NOT_SENT})
-    return "".join(line + "\n" for line in to_toml(plain).splitlines() if line.split(" =")[0].replace("-", "_") not in NOT_SENT)
+class RunTerms(NamedTuple):
+    """What all tasks of a run have in common: its name, the agents' configuration as TOML, and N."""
+
+    run: str
+    config: str
+    agents: int
 
 
-def run_name(out: Path) -> str:
-    """The run's name: made once, and found again when it is resumed."""
-    path = RunFolder(out).federation / RUN_NAME
-    if not path.exists():
-        write_atomically(path, secrets.token_hex(8).encode())
-    return path.read_text()
+class Heard(NamedTuple):
+    """What came back from one agent: whether an answer came, its content if it can be used, and whether that was withheld."""
+
+    answered: bool
+    tree: Any
+    withheld: bool = False
 
 
-def check(config: Config, rules: Rules) -> None:
-    """Refuses a configuration, or rules, with which no federation between machines can be."""
-    require(config.seeds == 1, "a federation between machines runs one seed: leave out --seeds")
-    require(config.attack == "none", "attacks are the agents' business: leave out --attack here, and give it to fedpg join")
-    require(0 < rules.deadline < 1e6, f"deadline must be a positive number of seconds, not {rules.deadline}")
-    require(0 <= rules.start_with <= config.agents, f"start-with must be from 0 to the {config.agents} agents, not {rules.start_with}")
-    require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
-    complete, taking_part = resolve(config), participation_of(config).taking_part(config.agents)
-    require(rules.quorum <= taking_part, f"quorum {rules.quorum} is more than the {taking_part} agents of a round")
-    algorithm = plan(complete).algorithm_of({})
-    require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
+class RemoteAgents:
+    """The agents of a run behind a link: sends them tasks, checks their answers, and records what goes wrong.
+
+    It is also the engine's event log (`fedpg.events.EventLog`). The link may be set later.
+    """
+
+    live = True
+
+    def __init__(self, terms: RunTerms, rules: Rules, link: Link | None = None, status: StatusWriter | None = None) -> None:
+        self._terms, self.rules, self.link, self._status = terms, rules, link, status
+        self._events: list[dict[str, Any]] = []
+        self._serial = time.time_ns() // 1000  # above the serial numbers of earlier processes of this run
+        self._round, self._during = 0, "warm-up"
+
+    def wait_for(self, needed: int, round: int, during: str, seconds: float = math.inf) -> None:
+        """Returns when `needed` agents are there, or after `seconds`. What follows belongs to `round` and `during`."""
+        self._round, self._during = round, during
+        noted, end = False, time.monotonic() + seconds
+        while time.monotonic() < end and len(present := self.link.present()) < needed:
+            if self._status:
+                self._status.waiting(round, present, needed)
+            if not noted:
+                self.note(None, f"{len(present)} of {needed} agents are there: waiting for the others")
+                noted = True
+            time.sleep(LOOK_SECONDS)
+
+    def ask(self, task: Task, content: Any, template: Any, ids: list[int], states: Any = None, keep: Any = None) -> list[Heard]:
+        """Sends `task` with the tree `content` to the agents `ids`; returns what came back, in the order of `ids`.
+
+        Args:
+            task: without what is different for every agent.
+            content, template: the tree that all get, and the shapes of the tree that each must send back.
+            ids: who is asked.
+            states, keep: the numbers of the state that each starts from and of the one it must keep; None if it needs none.
+        """
+        arrays, present, tasks, packets = named_arrays.flatten(content), self.link.present(), {}, {}
+        for i, agent in enumerate(ids):
+            if agent in present:
+                self._serial += 1
+                own = {} if states is None else {"from_state": int(states[i]), "keep_state": int(keep[i])}
+                common = {"run": self._terms.run, "config": self._terms.config, "seconds": self.rules.deadline}
+                tasks[agent] = msgspec.structs.replace(task, serial=self._serial, **common, **own)
+                packets[agent] = pack(tasks[agent], arrays)
+        if self._status:
+            self._status.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
+        heard, began = dict.fromkeys(ids, Heard(False, None)), time.monotonic()
+        for agent in sorted(heard.keys() - packets.keys()):
+            self.note(agent, ABSENT)
+        for agent, answer in self.link.ask(packets, self.rules.deadline) if packets else ():
+            heard[agent] = self._read(agent, tasks[agent], answer, template, time.monotonic() - began)
+        return list(heard.values())
+
+    def _read(self, agent: int, task: Task, answer: bytes | str, template: Any, seconds: float) -> Heard:
+        came, tree, problem = isinstance(answer, bytes), None, ""
+        try:
+            if not came:
+                raise Refused(answer)
+            tree = read_answer(answer, agent, task, template, self.rules.norm_bound, self.note)
+        except Refused as refused:
+            problem = str(refused)
+            self.note(agent, f"refused: {problem}" if came else problem)
+        if self._status:
+            self._status.heard(agent, seconds, len(answer) if came else 0, problem)
+        return Heard(came, tree, withheld=came and tree is None and not problem)
+
+    def note(self, agent: int | None, what: str) -> None:
+        """Records an event; `agent` is None where it concerns no particular one."""
+        self._events.append({"round": self._round, "during": self._during, "seed": 0, "agent": agent, "what": one_line(what)})
+
+    def take(self) -> list[dict[str, Any]]:
+        """The events since the last call."""
+        taken, self._events = self._events, []
+        return taken
 
 
-def engine_of(config: Config, run: str, link_of: LinkOf, rules: Rules, watcher: Watcher | None = None) -> Remote:
-    """The engine of a complete configuration; `run` is the name under which agents keep their states."""
-    asked, participation = plan(config), participation_of(config)
-    _, own = make_agents(asked.agents_of, asked.more["prepare"], config.seed, 1, jax.devices("cpu")[0])
-    terms = Terms(run, to_agents(config), config.agents, rules.deadline, rules.norm_bound)
-    asking = Asking(terms, watcher)
-    asking.link = link_of(terms, functools.partial(asking.note, None))
-    return Remote(
-        asked.problem,
-        asked.algorithm_of({}),
-        trees.take(own, 0),
-        asking,
-        root=config.seed,
-        quorum=rules.quorum,
-        start_with=rules.start_with or config.agents,
-        participation=participation,
-        withheld=config.noise > 0,
-    )
-
-
-def lead(
-    config: Config,
-    out: Path | str,
-    link_of: LinkOf,
-    *,
-    rules: Rules = Rules(),  # noqa: B008 - frozen
-    resume: bool = False,
-    progress: Progress | None = None,
-    watcher: Watcher | None = None,
-) -> Run:
-    """Trains one policy with agents on other machines and writes a run folder, as `fedpg.train` does.
+class Server:
+    """Runs one algorithm, on one seed, with agents on other machines: an engine like `fedpg.simulate.Simulator`.
 
     Args:
-        config: what to run. Its environment gives the policy its shapes; what agents live in is their own business.
-        out: the run folder.
-        link_of: makes the way to the agents from what all tasks have in common, and a function that puts a line on the record.
-        rules: how the server treats its agents.
-        resume: go on from the folder's checkpoint.
-        progress: where to report.
-        watcher: who is told of every answer.
+        prepared: what is learned, and how. Its environments only give shapes, unless the algorithm's server has one of its own.
+        remote: the agents.
+        withheld: whether all agents withhold their scores, so that no agent is asked.
+
+    Attributes:
+        withheld: also whether no agent that answered the last evaluation gave its scores.
     """
-    check(config, rules)
 
-    def make_engine(config: Config) -> Remote:
-        return engine_of(config, run_name(Path(out)), link_of, rules, watcher)
+    seeds = rows = 1
+    save_every = 0.0
 
-    return train(dataclasses.replace(config, engine=BETWEEN_MACHINES), out, resume=resume, progress=progress, make_engine=make_engine)
+    def __init__(self, prepared: Prepared, remote: RemoteAgents, withheld: bool = False) -> None:
+        self._problem, algorithm_of, self._federation, self._participation = prepared
+        self._measured = algorithm = algorithm_of({})
+        self._remote, self._rules = remote, remote.rules
+        self._algorithm = algorithm if algorithm.personal else _without_states(self._problem, algorithm)
+        self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote
+        self._programs: dict[Any, Callable[..., Any]] = {}
+        self._started = False
+
+    def init(self, key: jax.Array) -> State:
+        """The state before round 0: params initialised, warm-up done."""
+        state = self.blank(key)
+        row, agents, self._started = trees.take(state.rows, 0), trees.take(state.agents, 0), True
+        self._remote.wait_for(self._rules.start_with or trees.leading_axis(agents), 0, "warm-up")
+        for number in range(len(self._algorithm.warmup)):
+            row = self._repeat(row, 0, "warm-up", lambda n=number, r=row: rounds.warm_up(self._algorithm, n, self, agents, key, 0, r))
+            if int(row.failed) != HEALTHY:
+                break
+        return state._replace(rows=_with_axis(row))
+
+    def blank(self, key: jax.Array) -> State:
+        """The state before the warm-up, into which a checkpoint can be restored."""
+        drawn, prepare = agents_of_seeds(self._federation, key, 1), self._federation.prepare
+        agents = jax.tree.map(np.asarray, prepare(drawn)) if prepare else drawn
+        own = trees.take(agents, 0)
+        count = trees.leading_axis(own)
+        self._select = selector(self._participation, self._problem, self._algorithm, own)
+        row = rounds.initial_state(self._problem, self._algorithm, key, 0, count)._replace(agents=jnp.full(count, FIRST_STATE))
+        return State(key, np.asarray(0), _with_axis(row), agents)
+
+    def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
+        """The state after `rounds` more rounds, and their costs; with `accumulate` the costs of earlier calls are added."""
+        row, agents = jax.tree.map(lambda x: jnp.asarray(x[0]), state.rows), trees.take(state.agents, 0)
+        if not accumulate:
+            row = row._replace(info=base.no_cost(), refused=jnp.zeros_like(row.refused))
+        self._wait_after_restart(state)
+        for round in range(int(state.round), int(state.round) + rounds):
+            one_round = functools.partial(run_round, self._algorithm, self._select, self, agents, state.key, 0, round, row)
+            row = self._repeat(row, round, "training", lambda once=one_round: once(self._absent() if self._select else None))
+        after = _with_axis(row)
+        return State(state.key, state.round + rounds, after, state.agents), Info(after.info, after.refused, after.latest)
+
+    def evaluate(self, state: State) -> Scores:
+        """The scores that the agents measure in their environments; NaN for those that do not say."""
+        count, refusals = len(state.rows.agents[0]), 0
+        if self._private:
+            unknown = np.full((1, count), np.nan)
+            return Scores(unknown, unknown, None, None)
+        self._wait_after_restart(state)
+        template = Grade(*jax.eval_shape(lambda: (jnp.zeros(()),) * 2))
+        task = Task("evaluate", "", "", round=int(state.round), purpose=Purpose.EVALUATE)
+        shared, numbers = trees.take(state.rows.server.shared, 0), np.asarray(state.rows.agents[0])
+        while True:
+            self._remote.wait_for(1, int(state.round), "evaluation")
+            heard = self._remote.ask(task, shared, template, list(range(count)), numbers, numbers)
+            told, withheld = any(one.tree is not None for one in heard), any(one.withheld for one in heard)
+            refusals += any(one.answered for one in heard)
+            if told or withheld or refusals == TRIES:
+                break
+            time.sleep(PAUSE)
+        self.withheld = withheld and not told
+        found = _stacked(heard, template)
+        return Scores(np.asarray(found.total_return)[None], np.asarray(found.objective)[None], None, None)
+
+    def params(self, state: State) -> Any:
+        """What agents deploy, leading axis 1."""
+        return _with_axis(deployed_params(self._algorithm, trees.take(state.rows, 0)))
+
+    def constants(self, state: State) -> Any:
+        """Nothing: agents keep their constants to themselves."""
+        return ()
+
+    def communication(self, state: State) -> Communication:
+        """How many numbers are sent."""
+        return measure(self._problem, self._measured, trees.take(state.agents, 0), self._participation)
+
+    def _wait_after_restart(self, state: State) -> None:
+        if not self._started:
+            needed = self._rules.start_with or len(state.rows.agents[0])
+            self._remote.wait_for(needed, int(state.round), "resuming", RETURN_SECONDS)
+            self._started = True
+
+    def _absent(self) -> jax.Array:
+        """The agents, (N,), that are drawn last: absent ones, and those that gave nothing usable in an earlier try."""
+        present = np.isin(np.arange(len(self._silent)), list(self._remote.link.present()))
+        return jnp.asarray(self._silent | ~present)
+
+    def _repeat(self, before: SeedState, round: int, during: str, once: Callable[[], SeedState]) -> SeedState:
+        """Tries `once` until enough agents took part. It fails where they did, three times, with nothing that can be used."""
+        quorum, count, refusals = self._rules.quorum, len(before.agents), 0
+        # What a restarted server would start from: agents must keep these states.
+        self._keep, self._silent = np.asarray(before.agents), np.zeros(count, bool)
+        while True:
+            self._remote.wait_for(quorum, round, during)
+            # The fewest answers, and the fewest usable ones, in an exchange of this try; and who has dropped out of it.
+            self._answered, self._usable, self._out = count, count, np.zeros(count, bool)
+            with jax.default_matmul_precision(PRECISION):
+                after = jax.block_until_ready(once())
+            if int(after.failed) == HEALTHY and self._usable >= quorum:
+                return after
+            self._silent |= self._out
+            refusals += self._answered >= quorum
+            if refusals == TRIES:
+                return before._replace(failed=jnp.asarray(round, before.failed.dtype))
+            few = f"fewer than {quorum} usable messages"
+            reason = few if self._usable < quorum else "the messages gave numbers that are not finite"
+            self._remote.note(None, f"{reason}: the exchange is repeated")
+            time.sleep(PAUSE)
+
+    # How the parts of a round are executed: see `fedpg.rounds.Executor`.
+
+    def ask(self, stage: Stage, moment: Moment, update: LocalUpdate, shared: Any, who: Participants, states: Any, members: Any) -> Any:
+        """Asks the participants for their messages. A refused message counts as one that is not finite.
+
+        Agents that dropped out of the round are not asked; no agent is if the round must be repeated.
+        """
+        template = Update(stage.exchange(self._algorithm).predicted(shared), base.no_cost())
+        ids, numbers, round = np.asarray(who.numbers()), np.asarray(states), int(moment.round)
+        asked = ~self._out[ids] & (self._usable >= self._rules.quorum)
+        # The numbers of states grow through a run.
+        after_warmup = len(self._algorithm.warmup) + round * len(self._stages)
+        to_state = stage.number if stage.purpose is Purpose.WARMUP else after_warmup + self._stages.index(stage)
+        task = Task("update", "", "", round=round, purpose=stage.purpose, number=stage.number, to_state=to_state)
+        found = iter(self._remote.ask(task, shared, template, ids[asked].tolist(), numbers[asked], self._keep[ids[asked]]))
+        heard = [next(found) if one else Heard(False, None) for one in asked]
+        answered, usable = np.array([one.answered for one in heard]), np.array([one.tree is not None for one in heard])
+        if asked.any():
+            self._answered, self._usable = min(self._answered, answered.sum()), min(self._usable, usable.sum())
+            self._out[ids] |= ~usable
+        sent = _stacked(heard, template)
+        return (sent.message, jnp.full(len(ids), to_state), sent.info), jnp.asarray(answered)
+
+    def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
+        """Asks the candidates for their reports; one that does not answer is preferred least."""
+        one, _ = jax.eval_shape(select.report, jax.random.key(0), params, trees.take(members, 0))
+        template = Update(one, base.no_cost())
+        task = Task("report", "", "", round=int(moment.round), purpose=Purpose.REPORT)
+        found = _stacked(self._remote.ask(task, params, template, np.asarray(ids).tolist()), template)
+        return found.message, found.info
+
+    def compute(self, what: str, moment: Moment, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """function(*args, **static), compiled the first time."""
+        name = (what, function, *static.values())
+        if name not in self._programs:
+            options = COMPILER_OPTIONS.get(jax.default_backend())
+            self._programs[name] = jax.jit(functools.partial(function, **static), compiler_options=options)
+        return self._programs[name](*args)
+
+
+def _with_axis(tree: Any) -> Any:
+    """A tree of NumPy arrays with a leading axis of one."""
+    return jax.tree.map(lambda x: np.asarray(x)[None], tree)
+
+
+def _stacked(heard: list[Heard], template: Any) -> Any:
+    """What came back, leading axis m; NaN (in counts, 0) for agents without a usable answer."""
+    nothing = jax.tree.map(lambda x: np.full(x.shape, np.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x.dtype), template)
+    return jax.tree.map(lambda *xs: jnp.stack([jnp.asarray(x) for x in xs]), *(nothing if one.tree is None else one.tree for one in heard))
+
+
+def _without_states(problem: Problem, algorithm: Algorithm) -> Algorithm:
+    """`algorithm`, whose agents all deploy the same params, for an engine that has only the numbers of their states."""
+    _, like = jax.eval_shape(lambda: algorithm.init(problem.init_params(jax.random.key(0))))
+    return algorithm._replace(deployed=lambda shared, number: algorithm.deployed(shared, like))

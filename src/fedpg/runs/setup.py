@@ -10,8 +10,6 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-
 from fedpg import algorithms, envs, policies
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.selection import Participation
@@ -113,9 +111,7 @@ def resolve(config: Config) -> Config:
     _wrappers(config)
     silent = config.noise == 0 or config.selection == "random"
     require(silent, f"selection {config.selection} asks agents for reports, which noise does not protect: use --selection random")
-    lanes = config.agents * config.batch * config.seeds
-    backend = families.choose_backend(config.env, config.backend, lanes, jax.default_backend())
-    return dataclasses.replace(config, backend=backend, u0=u0_batches(config))
+    return dataclasses.replace(config, u0=u0_batches(config))
 
 
 def participation_of(config: Config) -> Participation:
@@ -138,14 +134,7 @@ def u0_batches(config: Config) -> int:
 
 
 class Prepared(NamedTuple):
-    """What an engine is made from.
-
-    Attributes:
-        problem: what is learned.
-        algorithm_of: settings that differ from the configuration (`TRACED`; may be traced) -> algorithm, with its wrappers.
-        federation: the environment and its agents.
-        participation: which agents take part in a round.
-    """
+    """What an engine is made from; `algorithm_of` maps settings that differ from the configuration (`TRACED`) to an algorithm."""
 
     problem: Problem
     algorithm_of: Callable[[dict[str, Any]], Algorithm]
@@ -155,7 +144,7 @@ class Prepared(NamedTuple):
 
 def prepare(config: Config) -> Prepared:
     """What a resolved configuration asks for. With global_lr = None it is eta K, also where a setting changes eta."""
-    federation = envs.make(config.env, config.agents, config.heterogeneity, config.env_option, config.backend)
+    federation = envs.make(config.env, config.agents, config.heterogeneity, config.env_option)
     federation = with_dishonest_agents(federation, config.attack, attacker_count(config.attackers, config.agents))
     environment, scale = federation.environment, config.normalise_observations
     if scale == "auto":

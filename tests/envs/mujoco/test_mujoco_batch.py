@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedpg.envs.mujoco
-from fedpg.envs.mujoco import BACKENDS, TASKS, MujocoOptions, federation
+from fedpg.envs.mujoco import TASKS, MujocoOptions, federation
 from fedpg.errors import UserError
 from helpers.robots import ready, session, starts
 
@@ -130,18 +130,15 @@ def test_an_action_that_is_not_finite_ends_its_lane_silently() -> None:
     assert made.environment.host.events == []
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_without_mujoco_one_line_says_what_to_install(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for part in ("batch", "models", "mjx"):
+def test_without_mujoco_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("batch", "models"):
         monkeypatch.delitem(sys.modules, f"fedpg.envs.mujoco.{part}", raising=False)
         monkeypatch.delattr(fedpg.envs.mujoco, part, raising=False)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(UserError, match=r"^hopper needs MuJoCo: pip install 'fedpg\[mujoco\]'$"):
-        federation("hopper", 2, 0.0, MujocoOptions(), backend)
+        federation("hopper", 2, 0.0, MujocoOptions())
 
 
 def test_names_are_checked() -> None:
     with pytest.raises(UserError, match="unknown env 'hoper': did you mean 'hopper'"):
         federation("hoper", 2, 0.0, MujocoOptions())
-    with pytest.raises(UserError, match="unknown backend 'gpu'"):
-        federation("hopper", 2, 0.0, MujocoOptions(), "gpu")

@@ -1,6 +1,5 @@
 """Gymnasium's MuJoCo tasks with agents that differ in start, physics, body, motors or goal.
 
-Two backends share one set of formulas (`tasks`): `batch`, MuJoCo itself on the CPU's cores, and `mjx`, MuJoCo in JAX.
 MuJoCo is imported only when a federation is made.
 """
 
@@ -11,10 +10,8 @@ from fedpg.envs.mujoco.options import Knobs, MujocoOptions, knobs
 from fedpg.envs.mujoco.tasks import TASKS, Task
 from fedpg.errors import UserError, choose
 
-BACKENDS = ("batch", "mjx")
 
-
-def federation(name: str, agents: int, heterogeneity: float, options: MujocoOptions, backend: str = "batch") -> Federation:
+def federation(name: str, agents: int, heterogeneity: float, options: MujocoOptions) -> Federation:
     """N agents of a task.
 
     Args:
@@ -22,23 +19,19 @@ def federation(name: str, agents: int, heterogeneity: float, options: MujocoOpti
         agents: N.
         heterogeneity: how far the constants that `options.vary` names are spread.
         options: constants of the agents.
-        backend: "batch", MuJoCo on the CPU's cores; or "mjx", MuJoCo in JAX, for thousands of trajectories on an accelerator.
 
     Raises:
         UserError: for an invalid value, or if MuJoCo is not installed.
     """
     task = TASKS[choose("env", name, TASKS)]
-    choose("backend", backend, BACKENDS)
     try:
-        if backend == "batch":
-            from fedpg.envs.mujoco import batch as chosen
-        else:
-            from fedpg.envs.mujoco import mjx as chosen
-        environment = chosen.environment(task)
+        from fedpg.envs.mujoco import batch
+
+        environment = batch.environment(task)
     except ImportError as error:
         raise UserError(f"{name} needs MuJoCo: pip install 'fedpg[mujoco]'") from error
-    prepare = functools.partial(chosen.prepare, task, environment)
+    prepare = functools.partial(batch.prepare, environment)
     return Federation(environment, lambda key, seed: knobs(key, agents, heterogeneity, options, task), prepare)
 
 
-__all__ = ["BACKENDS", "TASKS", "Knobs", "MujocoOptions", "Task", "federation", "knobs"]
+__all__ = ["TASKS", "Knobs", "MujocoOptions", "Task", "federation", "knobs"]

@@ -29,7 +29,7 @@ def environment(task: Task) -> HostEnvironment:
     return HostEnvironment(task.name, task.observation_space, task.action_space, functools.partial(start, task), BatchHost(task))
 
 
-def prepare(task: Task, environment: HostEnvironment, knobs: Knobs) -> Member:
+def prepare(environment: HostEnvironment, knobs: Knobs) -> Member:
     """The agents of constants with axes (seeds, N): builds every model."""
     shape = np.shape(knobs.mass)
     environment.host.build(jax.tree.map(lambda x: np.asarray(x).reshape(-1), knobs))
@@ -87,7 +87,7 @@ class Simulations:
         # MuJoCo checks a state only when it steps from it, so the newest is checked here; NaN fails the comparison too.
         if not self._errors and np.abs(self._state).max() < LARGEST and not self._warnings.any():
             return None
-        lanes = self._warnings.any(1) | ~sound(np, self.qpos, self.qvel)
+        lanes = self._warnings.any(1) | ~sound(self.qpos, self.qvel)
         lanes[list(self._errors)] = True
         return lanes
 
@@ -152,7 +152,7 @@ class BatchSession:
         self._reported: set[int] = set()
         # A lane that cannot start stays at rest until its first step, and ends there.
         self._doomed = self._report(simulations.start(start))
-        self.observation = observation(np, self._task, simulations.qpos, simulations.qvel)
+        self.observation = observation(self._task, simulations.qpos, simulations.qvel)
 
     def step(self, action: np.ndarray) -> Stepped:
         """One step of every lane that is alive; action (L, nu). Never raises for a failing simulation."""
@@ -161,8 +161,8 @@ class BatchSession:
         before = simulations.qpos[:, 0].copy()
         failed = simulations.step(action, self._ids, task.frame_skip)
         qpos, qvel = simulations.qpos, simulations.qvel
-        seen, fine = observation(np, task, qpos, qvel), healthy(np, task, qpos, qvel)
-        paid = reward(np, task, (qpos[:, 0] - before) / task.dt, action, fine, self._target, self._direction)
+        seen, fine = observation(task, qpos, qvel), healthy(task, qpos, qvel)
+        paid = reward(task, (qpos[:, 0] - before) / task.dt, action, fine, self._target, self._direction)
         if failed is not None:
             lost = lost | self._report(failed)
         if self._ids is None and lost is self._none and fine.all():  # the usual case, kept short

@@ -1,19 +1,17 @@
-"""Gymnasium's v5 tasks as numbers and a few formulas, each written once for both backends.
+"""Gymnasium's v5 tasks as numbers and a few formulas.
 
-The formulas follow Gymnasium 1.x. They take the array library as `xp` (NumPy in `batch`, jax.numpy in `mjx`) and work on the
-last axis of their arguments, with any leading axes.
+The formulas follow Gymnasium 1.x and work on the last axis of their arguments, with any leading axes.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedpg.envs.base import Box
 
-Array = Any
-"""A NumPy or a JAX array."""
 Range = tuple[float, float]
 ANY: Range = (-math.inf, math.inf)
 LARGEST = 1e10
@@ -83,28 +81,30 @@ def start(task: Task, key: jax.Array, start_range: jax.Array) -> jax.Array:
     return start_range * jnp.concatenate([positions, velocities])
 
 
-def observation(xp: Any, task: Task, qpos: Array, qvel: Array) -> Array:
+def observation(task: Task, qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
     """The observation of the policy, (..., nq - hidden + nv)."""
-    if task.largest_velocity < math.inf:  # not xp.clip: NumPy's takes five times as long
-        qvel = xp.minimum(xp.maximum(qvel, -task.largest_velocity), task.largest_velocity)
-    return xp.concatenate([qpos[..., task.hidden :], qvel], -1)
+    if task.largest_velocity < math.inf:  # not np.clip, which takes five times as long
+        qvel = np.minimum(np.maximum(qvel, -task.largest_velocity), task.largest_velocity)
+    return np.concatenate([qpos[..., task.hidden :], qvel], -1)
 
 
-def healthy(xp: Any, task: Task, qpos: Array, qvel: Array) -> Array:
+def healthy(task: Task, qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
     """Whether the episode goes on, (...)."""
 
-    def inside(values: Array, allowed: Range) -> Array:
+    def inside(values: np.ndarray, allowed: Range) -> np.ndarray:
         return (allowed[0] < values) & (values < allowed[1])
 
     if task.alive_reward == 0.0:
-        return xp.ones(qpos.shape[:-1], bool)
+        return np.ones(qpos.shape[:-1], bool)
     fine = inside(qpos[..., 1], task.healthy_z) & inside(qpos[..., 2], task.healthy_angle)
     if task.healthy_state != ANY:
-        fine = fine & inside(xp.concatenate([qpos[..., 2:], qvel], -1), task.healthy_state).all(-1)
+        fine = fine & inside(np.concatenate([qpos[..., 2:], qvel], -1), task.healthy_state).all(-1)
     return fine
 
 
-def reward(xp: Any, task: Task, x_velocity: Array, action: Array, fine: Array, target_speed: Array | None, direction: Array) -> Array:
+def reward(
+    task: Task, x_velocity: np.ndarray, action: np.ndarray, fine: np.ndarray, target_speed: np.ndarray | None, direction: np.ndarray
+) -> np.ndarray:
     """Forward term + reward for being alive - control cost, (...).
 
     The forward term is v = direction * x_velocity, or -|v - target_speed| where the target is finite (None: nowhere). The cost
@@ -112,10 +112,10 @@ def reward(xp: Any, task: Task, x_velocity: Array, action: Array, fine: Array, t
     """
     forward = direction * x_velocity
     if target_speed is not None:
-        forward = xp.where(xp.isinf(target_speed), forward, -xp.abs(forward - target_speed))
-    return forward + task.alive_reward * fine - task.control_cost * xp.square(action).sum(-1)
+        forward = np.where(np.isinf(target_speed), forward, -np.abs(forward - target_speed))
+    return forward + task.alive_reward * fine - task.control_cost * np.square(action).sum(-1)
 
 
-def sound(xp: Any, qpos: Array, qvel: Array) -> Array:
+def sound(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
     """Whether a simulation's state is finite and within MuJoCo's limits, (...)."""
-    return (xp.abs(qpos) < LARGEST).all(-1) & (xp.abs(qvel) < LARGEST).all(-1)
+    return (np.abs(qpos) < LARGEST).all(-1) & (np.abs(qvel) < LARGEST).all(-1)

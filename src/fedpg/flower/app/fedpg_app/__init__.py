@@ -1,1 +1,1 @@
-"""The app that Flower carries: only names, the code is in the installed fedpg."""
+"""The Flower app that `fedpg serve` submits. The code is in the installed fedpg."""

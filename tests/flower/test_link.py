@@ -1,0 +1,155 @@
+"""The link over a grid that is made of paper: who is let in, who is waited for, and what counts as an answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedpg.flower import link as links
+from fedpg.flower.link import FlowerLink
+from fedpg.flower.protocol import PACKET, RECORD, Answer, Task, pack, unpack
+from fedpg.flower.server import RunTerms
+
+TERMS = RunTerms("run-0", "", agents=3)
+
+
+class Paper:
+    """A grid whose nodes answer as `nodes`, node -> (packet -> packet, an Exception, or None for silence), says."""
+
+    def __init__(self, nodes):
+        self.nodes, self.sent, self.asked = nodes, {}, []
+
+    def get_nodes(self):
+        return [SimpleNamespace(node_id=node, public_key=b"key of %d" % node) for node in self.nodes]
+
+    def push_messages(self, messages):
+        names = []
+        for message in messages:
+            self.asked.append(message.metadata.dst_node_id)
+            names.append(f"message-{len(self.asked)}")
+            self.sent[names[-1]] = message
+        return names
+
+    def pull_messages(self, names):
+        return [reply for name in names if name in self.sent and (reply := self._reply(name)) is not None]
+
+    def _reply(self, name):
+        message = self.sent[name]
+        answer = self.nodes.get(message.metadata.dst_node_id)
+        found = answer(message.content[RECORD][PACKET]) if answer else None
+        if found is None:
+            return None
+        del self.sent[name]
+        failed = isinstance(found, Exception)
+        content = found if isinstance(found, dict) else {RECORD: {PACKET: found}}
+        error = SimpleNamespace(code=2, reason=str(found))
+        return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name), has_error=lambda: failed, content=content, error=error)
+
+
+def node(agent, run="run-0", error="", work=lambda packet: b"work"):
+    """A node that says who it is, and otherwise does `work`."""
+
+    def answer(packet):
+        task = unpack(packet, Task)[0] if packet.startswith(b"FEDPG") else None
+        if task and task.kind == "hello":
+            return pack(Answer(task.serial, run, agent, error=error), {})
+        return work(packet)
+
+    return answer
+
+
+@pytest.fixture(autouse=True)
+def _paper(monkeypatch):
+    monkeypatch.setattr(links, "NODE_POLL", 0.0)
+    monkeypatch.setattr(links, "POLL", 0.001)
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+def linked(nodes, owner=lambda info: None):
+    grid, lines = Paper(nodes), []
+    return grid, FlowerLink(grid, TERMS, owner, lines.append), lines
+
+
+def test_agents_are_those_whose_nodes_say_so_and_answers_go_by_agent():
+    _, link, lines = linked({11: node(2), 12: node(0, work=lambda packet: packet + b"!")})
+    assert link.present() == {0, 2}
+    assert dict(link.ask({0: b"a", 2: b"b"}, 1.0)) == {0: b"a!", 2: b"work"}
+    assert not lines
+
+
+@pytest.mark.parametrize(
+    ("intruder", "why"),
+    [
+        (node(3), "agent 3, of 3"),
+        (node(-1), "agent -1, of 3"),
+        (node(0, run="run-1"), "another run"),
+        (node(0, error="other spaces"), "other spaces"),
+        (lambda packet: b"rubbish", "not a packet of fedpg"),
+        (lambda packet: RuntimeError("boom"), "Flower reports error 2: boom"),
+        (lambda packet: {}, "without a packet"),
+        (lambda packet: {RECORD: {PACKET: "text"}}, "without a packet"),
+    ],
+)
+def test_a_node_that_is_not_who_it_says_is_refused(intruder, why):
+    _, link, lines = linked({7: intruder, 8: node(1)})
+    assert link.present() == {1}
+    assert len(lines) == 1
+    assert why in lines[0]
+    assert link.present() == {1}
+    assert len(lines) == 1, "it is not asked again at once"
+
+
+def test_the_key_of_a_node_says_which_agent_it_may_be():
+    owners = {b"key of 7": 0, b"key of 8": 1}
+    _, link, lines = linked({7: node(1), 8: node(1), 9: node(2)}, owner=lambda info: owners.get(info.public_key, -1))
+    assert link.present() == {1}
+    assert any("has the key of agent 0" in line for line in lines)
+    assert any("node 9 is refused" in line for line in lines)
+
+
+def test_a_second_node_that_claims_a_seat_waits_until_it_is_free():
+    grid, link, lines = linked({7: node(1)})
+    assert link.present() == {1}
+    grid.nodes[8] = node(1)
+    assert link.present() == {1}
+    assert "there is an agent 1 already" in lines[0]
+    del grid.nodes[7]
+    link._hellos.clear()  # as if a minute had passed
+    assert link.present() == {1}
+    assert dict(link.ask({1: b"x"}, 1.0)) == {1: b"work"}
+    assert grid.asked[-1] == 8
+
+
+def test_a_deadline_is_waited_for_once_and_not_again_until_the_agent_answers():
+    silent = {"now": True}
+    grid, link, _ = linked({7: node(0), 8: node(1)})
+    assert link.present() == {0, 1}
+    grid.nodes[8] = lambda packet: None if silent["now"] else node(1)(packet)
+    assert dict(link.ask({0: b"x", 1: b"x"}, 0.05)) == {0: b"work", 1: "no answer within 0.05 seconds"}
+    assert link.present() == {0}
+    assert dict(link.ask({1: b"x"}, 0.05)) == {1: "its node has gone"}
+    silent["now"] = False
+    assert link.present() == {0, 1}
+    assert dict(link.ask({1: b"x"}, 1.0)) == {1: b"work"}
+
+
+def test_an_error_of_flowers_is_an_answer_that_says_so_and_the_agent_is_greeted_again():
+    broken = {"now": True}
+    _, link, _ = linked({7: node(0, work=lambda packet: RuntimeError("boom\n\x1b[2J") if broken["now"] else b"fine")})
+    assert link.present() == {0}
+    found = dict(link.ask({0: b"x"}, 1.0))[0]
+    assert "boom" in found
+    assert found.isprintable()
+    broken["now"] = False
+    assert link.present() == {0}
+    assert dict(link.ask({0: b"x"}, 1.0)) == {0: b"fine"}
+
+
+def test_a_node_that_leaves_takes_its_agent_along():
+    grid, link, _ = linked({7: node(0), 8: node(1)})
+    assert link.present() == {0, 1}
+    del grid.nodes[7]
+    assert link.present() == {1}
