@@ -30,8 +30,6 @@ class BenchOptions:
     """Steps of a trajectory. Walker2d and hopper fall early at first: a short horizon keeps all lanes busy."""
     algorithm: str = "fedsvrpg-m"
     """Whose training steps to measure."""
-    backend: str = "auto"
-    """batch or mjx; auto takes the faster."""
     repeats: int = 3
     """Every measurement is the median of this many, taken in turns."""
     peers: bool = True
@@ -53,7 +51,7 @@ def bench(options: BenchOptions) -> dict[str, Any]:
     task = TASKS[choose("env", options.env, TASKS)]
     require(options.lanes % options.agents == 0, f"{options.agents} agents cannot share {options.lanes} lanes evenly")
     sizes = {"agents": options.agents, "batch": options.lanes // options.agents, "horizon": options.horizon, "local_steps": 2, "u0": 1}
-    asked = Config(env=options.env, algorithm=options.algorithm, backend=options.backend, rounds=1000, eval_episodes=1, **sizes)
+    asked = Config(env=options.env, algorithm=options.algorithm, rounds=1000, eval_episodes=1, **sizes)
     config, began = resolve(asked), time.perf_counter()
     sim = build(config)
     state, _ = jax.block_until_ready(sim.run(sim.init(jax.random.key(config.seed)), 1))
@@ -72,8 +70,8 @@ def bench(options: BenchOptions) -> dict[str, Any]:
     turns = [{name: measure() for name, measure in measures.items()} for _ in range(options.repeats)]
     rates = {name: float(np.median([turn[name] for turn in turns])) for name in measures}
     return {
-        "env": options.env, "algorithm": options.algorithm, "backend": config.backend, "lanes": options.lanes,
-        "device": jax.devices()[0].device_kind if config.backend == "mjx" else f"{cores()} CPU threads",
+        "env": options.env, "algorithm": options.algorithm, "lanes": options.lanes,
+        "device": f"{cores()} CPU threads",
         "steps_per_second": {name: round(rate) for name, rate in rates.items()},
         "fedpg_relative_to": {name: round(rates["fedpg"] / rate, 3) for name, rate in rates.items() if name != "fedpg"},
         "seconds_to_first_round": round(first, 1),
@@ -133,7 +131,7 @@ def main(argv: list[str]) -> int:
     )
     for name, rate in found["steps_per_second"].items():
         ratio = found["fedpg_relative_to"].get(name)
-        label = name if ratio else f"fedpg, {found['backend']}: whole training steps"
+        label = name if ratio else "fedpg: whole training steps"
         table.add_row(label, f"{rate:,}", f"{ratio:.2f} x" if ratio else "")
     first = f"compiling and the first round took {found['seconds_to_first_round']} s"
     Console().print(table, first, sep="\n", highlight=False)
