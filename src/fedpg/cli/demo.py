@@ -32,37 +32,36 @@ def demo(options: DemoOptions, console: Console) -> Path:
     """Runs the three algorithms, prints the table, and returns the path of the picture."""
     from fedpg.report.figures import curve, learning_curves
     from fedpg.report.statistics import estimate
+    from fedpg.runs import training
     from fedpg.runs.config import Config
     from fedpg.runs.progress import Bar
-    from fedpg.runs.training import train
 
     out = Path(options.out or f"runs/demo-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     console.print("five CartPoles, each with its own " + ", ".join(f"{name}={values}" for name, values in FIVE.items()), highlight=False)
-    table = Table(title=f"{options.rounds} rounds; mean over {options.seeds} seeds, 95 % interval")
-    table.add_column("")
-    for column in ("return of 100", "worst agent", "95 by", "floats/round"):
-        table.add_column(column, justify="right", no_wrap=True)
-    curves = []
+    title = f"{options.rounds} rounds; mean over {options.seeds} seeds, 95 % interval"
+    table, curves = Table("", "return of 100", "worst agent", "95 by", "floats/round", title=title), []
     for algorithm, label in ALGORITHMS.items():
         config = Config(algorithm=algorithm, env_option=FIVE, batch=4, rounds=options.rounds, seeds=options.seeds, eval_every=2)
-        run = train(config, out=out / algorithm, progress=Bar(console, label))
+        run = training.train(config, out=out / algorithm, progress=Bar(console, label))
         if run.round < options.rounds:  # Ctrl-C ends the demo, not only this run
             raise KeyboardInterrupt
         one, last = curve(label, run.rows), run.rows[-1]
         reached = np.flatnonzero(one.mean.mean(0) >= 95)
-        first = f"round {int(one.x[reached[0]])}" if len(reached) else "-"
-        floats = (last["floats_up"] + last["floats_down"]) / options.rounds
+        first, floats = (
+            f"round {int(one.x[reached[0]])}" if len(reached) else "-",
+            (last["floats_up"] + last["floats_down"]) / options.rounds,
+        )
         table.add_row(label, str(estimate(one.mean[:, -1])), str(estimate(one.worst[:, -1])), first, f"{floats:,.0f}")
         curves.append(one)
     console.print(table)
-    title = "One policy for five different CartPoles (mean over seeds, 95 % interval)"
-    return learning_curves(curves, out / "learning_curves.png", title=title)
+    return learning_curves(
+        curves, out / "learning_curves.png", title="One policy for five different CartPoles (mean over seeds, 95 % interval)"
+    )
 
 
 def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
-    options = parse(DemoOptions, argv, "fedpg demo")
+    options, console = parse(DemoOptions, argv, "fedpg demo"), Console()
     use_all_cores()
-    console = Console()
     console.print(f"picture: {demo(options, console)}", soft_wrap=True, highlight=False)
     return 0
