@@ -24,14 +24,13 @@ SMOKE = TINY | {"rounds": 6, "seeds": 2}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"roots": {0.005: (20241,)}, "given": SMOKE, "processes": 1, "judged": False},
     "full": {"roots": ROOTS, "given": ROBOT, "processes": 16, "judged": True},
-}  # fmt: skip
+}
 
 
 def joined(parts: list[Curves]) -> Curves:
     """Curves of several roots as one, seeds one after the other."""
-    return Curves(
-        parts[0].rounds, *(None if own[0] is None else np.concatenate(own) for own in zip(*(part[1:] for part in parts), strict=True))
-    )
+    columns = zip(*(part[1:] for part in parts), strict=True)
+    return Curves(parts[0].rounds, *(None if own[0] is None else np.concatenate(own) for own in columns))
 
 
 def judge(found: dict[Key, Curves], judged: bool) -> list[Row]:
@@ -42,10 +41,8 @@ def judge(found: dict[Key, Curves], judged: bool) -> list[Row]:
         values = {key: of(curves) for key, curves in found.items()}
         rows += [row(quantity, estimate(value), **key._asdict()) for key, value in values.items()]
         rows += [difference(quantity, values, key, pavg, judged) for key in variants for pavg in plain if pavg.eta == key.eta]
-    top = {
-        name: max((key for key in found if key.method == name), key=lambda key: values[key].mean())
-        for name in {key.method for key in found}
-    }
+    methods = dict.fromkeys(key.method for key in found)
+    top = {name: max((key for key in found if key.method == name), key=lambda key: values[key].mean()) for name in methods}
     pavg = top.pop("PAvg")
     return rows + [difference("best final return", values, top[name], pavg, judged, against_eta=pavg.eta) for name in top]
 
