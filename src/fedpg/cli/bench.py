@@ -5,19 +5,15 @@ import json
 import time
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from fedpg.cli.parse import parse
 from fedpg.errors import choose, require
+
+NAMES = ("fedpg", "mujoco.rollout, open loop", "gymnasium loop, one environment")
 
 
 @dataclasses.dataclass(frozen=True)
 class BenchOptions:
-    """Measure whole training steps on a MuJoCo task: fedpg, the bare engine open-loop, a loop over Gymnasium.
-
-    Example: fedpg bench --env halfcheetah --lanes 64 --json
-    """
+    """Measure whole training steps on a MuJoCo task: fedpg, the bare engine open-loop, a loop over Gymnasium."""
 
     env: str = "halfcheetah"
     """The task: halfcheetah, walker2d, hopper, swimmer."""
@@ -48,61 +44,58 @@ def bench(options: BenchOptions) -> dict[str, Any]:
     task = TASKS[choose("env", options.env, TASKS)]
     require(options.lanes % options.agents == 0, f"{options.agents} agents cannot share {options.lanes} lanes evenly")
     sizes = {"agents": options.agents, "batch": options.lanes // options.agents, "horizon": options.horizon, "local_steps": 2, "u0": 1}
-    config, began = (
-        resolve(Config(env=options.env, algorithm=options.algorithm, rounds=1000, eval_episodes=1, **sizes)),
-        time.perf_counter(),
-    )
-    sim = build(config)
+    config = resolve(Config(env=options.env, algorithm=options.algorithm, rounds=1000, eval_episodes=1, **sizes))
+    sim, began = build(config), time.perf_counter()
     state, _ = jax.block_until_ready(sim.run(sim.init(jax.random.key(config.seed)), 1))
     first, turns = time.perf_counter() - began, []
     for _ in range(options.repeats):
         began = time.perf_counter()
         state, info = jax.block_until_ready(sim.run(state, 1))
         rate = float(info.local.usage.env_steps.sum()) / (time.perf_counter() - began)
-        turns.append((rate, *peer_rates(task, options.lanes, cores())))
-    names = ("fedpg", "mujoco.rollout, open loop", "gymnasium loop, one environment")
-    rates = dict(zip(names, np.median(turns, axis=0).tolist(), strict=True))
-    return {
-        **{name: getattr(options, name) for name in ("env", "algorithm", "lanes")},
-        "device": f"{cores()} CPU threads",
-        "steps_per_second": {name: round(rate) for name, rate in rates.items()},
-        "fedpg_relative_to": {name: round(rates["fedpg"] / rates[name], 3) for name in names[1:]},
-        "seconds_to_first_round": round(first, 1),
-    }
+        turns.append((rate, engine_rate(task, options.lanes, max(10, 20_000 // options.lanes), cores()), gymnasium_rate(task, 5000)))
+    rates = dict(zip(NAMES, np.median(turns, axis=0).tolist(), strict=True))
+    about = {"env": options.env, "algorithm": options.algorithm, "lanes": options.lanes, "device": f"{cores()} CPU threads"}
+    relative = {name: round(rates["fedpg"] / rates[name], 3) for name in NAMES[1:]}
+    steps = {name: round(rate) for name, rate in rates.items()}
+    return about | {"steps_per_second": steps, "fedpg_relative_to": relative, "seconds_to_first_round": round(first, 1)}
 
 
-def peer_rates(task: Any, lanes: int, threads: int, gym_steps: int = 5000) -> tuple[float, float]:
-    """Environment steps a second of `mujoco.rollout`, with controls known in advance and no policy, and of one Gymnasium environment.
-
-    The latter has a 32x32 tanh policy in NumPy.
-    """
-    import gymnasium
+def engine_rate(task: Any, lanes: int, steps: int, threads: int) -> float:
+    """Environment steps a second of `mujoco.rollout`: random controls known in advance, no policy, nothing recorded but states."""
     import mujoco
     import numpy as np
     from mujoco.rollout import Rollout
 
     from fedpg.envs.mujoco import models
 
-    model, steps, random = models.build(task.name), max(10, 20_000 // lanes), np.random.default_rng(0)
-    spec, data = mujoco.mjtState.mjSTATE_FULLPHYSICS.value, mujoco.MjData(model)
+    model, spec = models.build(task.name), mujoco.mjtState.mjSTATE_FULLPHYSICS.value
     start = np.zeros(mujoco.mj_stateSize(model, spec))
-    mujoco.mj_getState(model, data, start, spec)
-    control = np.repeat(random.normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0), task.frame_skip, axis=1)
+    mujoco.mj_getState(model, mujoco.MjData(model), start, spec)
+    control = np.repeat(np.random.default_rng(0).normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0), task.frame_skip, axis=1)
     with Rollout(nthread=threads) as pool:
         workers, began = [mujoco.MjData(model) for _ in range(threads)], time.perf_counter()
         pool.rollout(model, workers, np.tile(start, (lanes, 1)), control)
-        engine = lanes * steps / (time.perf_counter() - began)
+        return lanes * steps / (time.perf_counter() - began)
+
+
+def gymnasium_rate(task: Any, steps: int) -> float:
+    """Environment steps a second of one Gymnasium environment with a 32x32 tanh policy in NumPy."""
+    import gymnasium
+    import numpy as np
+
+    from fedpg.envs.mujoco import models
+
     models.quiet()
-    env = gymnasium.make(task.gymnasium)
+    env, random = gymnasium.make(task.gymnasium), np.random.default_rng(0)
     sizes = [env.observation_space.shape[0], 32, 32, env.action_space.shape[0]]
     layers = [0.1 * random.normal(size=(sizes[i], sizes[i + 1])) for i in range(3)]
     (observation, _), began = env.reset(seed=0), time.perf_counter()
-    for _ in range(gym_steps):
+    for _ in range(steps):
         hidden = np.tanh(np.tanh(observation @ layers[0]) @ layers[1])
         observation, _, terminated, truncated, _ = env.step(hidden @ layers[2] + 0.6 * random.normal(size=sizes[3]))
         if terminated or truncated:
             observation, _ = env.reset()
-    return engine, gym_steps / (time.perf_counter() - began)
+    return steps / (time.perf_counter() - began)
 
 
 def main(argv: list[str]) -> int:
@@ -112,11 +105,9 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(found))
         return 0
-    table = Table(
-        "", "steps a second", "fedpg is", title=f"{found['env']}, {found['lanes']} lanes, {found['device']}", title_justify="left"
-    )
+    print(f"{found['env']}, {found['lanes']} lanes, {found['device']}: environment steps a second")
     for name, rate in found["steps_per_second"].items():
         ratio = found["fedpg_relative_to"].get(name)
-        table.add_row(name if ratio else "fedpg: whole training steps", f"{rate:,}", f"{ratio:.2f} x" if ratio else "")
-    Console().print(table, f"compiling and the first round took {found['seconds_to_first_round']} s", sep="\n", highlight=False)
+        print(f"  {name:<34}{rate:>12,}" + (f"   fedpg is {ratio:.2f} x" if ratio else "   whole training steps"))
+    print(f"compiling and the first round took {found['seconds_to_first_round']} s")
     return 0

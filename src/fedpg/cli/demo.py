@@ -30,38 +30,41 @@ class DemoOptions:
 
 def demo(options: DemoOptions, console: Console) -> Path:
     """Runs the three algorithms, prints the table, and returns the path of the picture."""
-    from fedpg.report.figures import curve, learning_curves
-    from fedpg.report.statistics import estimate
-    from fedpg.runs import training
+    from fedpg.report.figures import Line, Panel, panels
+    from fedpg.report.statistics import Estimate, estimate
     from fedpg.runs.config import Config
     from fedpg.runs.progress import Bar
+    from fedpg.runs.training import train
 
     out = Path(options.out or f"runs/demo-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     console.print("five CartPoles, each with its own " + ", ".join(f"{name}={values}" for name, values in FIVE.items()), highlight=False)
-    title = f"{options.rounds} rounds; mean over {options.seeds} seeds, 95 % interval"
-    table, curves = Table("", "return of 100", "worst agent", "95 by", "floats/round", title=title), []
+    table = Table(title=f"{options.rounds} rounds; mean over {options.seeds} seeds, 95 % interval")
+    table.add_column("")
+    for column in ("return of 100", "worst agent", "95 by", "floats/round"):
+        table.add_column(column, justify="right", no_wrap=True)
+    lines = []
     for algorithm, label in ALGORITHMS.items():
         config = Config(algorithm=algorithm, env_option=FIVE, batch=4, rounds=options.rounds, seeds=options.seeds, eval_every=2)
-        run = training.train(config, out=out / algorithm, progress=Bar(console, label))
+        run = train(config, out=out / algorithm, progress=Bar(console, label))
         if run.round < options.rounds:  # Ctrl-C ends the demo, not only this run
             raise KeyboardInterrupt
-        one, last = curve(label, run.rows), run.rows[-1]
-        reached = np.flatnonzero(one.mean.mean(0) >= 95)
-        first, floats = (
-            f"round {int(one.x[reached[0]])}" if len(reached) else "-",
-            (last["floats_up"] + last["floats_down"]) / options.rounds,
-        )
-        table.add_row(label, str(estimate(one.mean[:, -1])), str(estimate(one.worst[:, -1])), first, f"{floats:,.0f}")
-        curves.append(one)
+        rounds, last = np.array([row["round"] for row in run.rows]), run.rows[-1]
+        returns = (np.array([row[f"{name}_per_seed"] for row in run.rows], float).T for name in ("return", "return_worst"))
+        mean, worst = (estimate(values[np.isfinite(values).all(1)]) for values in returns)  # seeds that failed are left out
+        reached = rounds[mean.mean >= 95]
+        floats = (last["floats_up"] + last["floats_down"]) / options.rounds
+        ends = (str(Estimate(x.mean[-1], x.low[-1], x.high[-1], x.seeds)) for x in (mean, worst))
+        table.add_row(label, *ends, f"round {reached[0]}" if len(reached) else "-", f"{floats:,.0f}")
+        lines += [Line(label, rounds, mean.mean, mean.low, mean.high), Line("_worst agent", rounds, worst.mean, style="--")]
     console.print(table)
-    return learning_curves(
-        curves, out / "learning_curves.png", title="One policy for five different CartPoles (mean over seeds, 95 % interval)"
-    )
+    panel = Panel("mean over seeds with 95 % interval; dashed: the worst agent", "round", "return", lines)
+    return panels([panel], out / "learning_curves.png", title="One policy for five different CartPoles")
 
 
 def main(argv: list[str]) -> int:
     """The verb. Returns the exit code."""
-    options, console = parse(DemoOptions, argv, "fedpg demo"), Console()
+    options = parse(DemoOptions, argv, "fedpg demo")
     use_all_cores()
+    console = Console()
     console.print(f"picture: {demo(options, console)}", soft_wrap=True, highlight=False)
     return 0

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import json
-import math
 import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import tomli_w
 import tyro
 from msgspec import Meta
 from tyro.constructors import PrimitiveConstructorSpec
@@ -59,7 +59,7 @@ Options = Annotated[
         metavar="[NAME=VALUE ...]",
         instance_from_str=parse_options,
         is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda options: [f"{name}={_toml(value)}" for name, value in options.items()],
+        str_from_instance=lambda options: [f"{name}={json.dumps(value)}" for name, value in options.items()],
     ),
 ]
 Sizes = Annotated[
@@ -225,16 +225,7 @@ def read(path: Path) -> dict[str, Any]:
 def to_toml(config: Config) -> str:
     """The configuration as a TOML file; values that are None are left out."""
     values = {flag(name): getattr(config, name) for name in FIELDS if getattr(config, name) is not None}
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; JSON has no infinity, and another notation for tables."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(entry) for entry in value) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    require(value is not None, "an option must have a value: leave it out instead of giving null")
-    return json.dumps(value)
+    try:
+        return tomli_w.dumps(values)
+    except TypeError:
+        raise UserError("an option must have a value: leave it out instead of giving null") from None
