@@ -78,6 +78,11 @@ def test_a_loss_is_beyond_the_best_step_only(amount, at):
     np.testing.assert_allclose(drift.loss(theirs, 2).mean, 0.3)
 
 
+def test_a_step_size_with_failed_seeds_can_still_be_the_best():
+    assert drift.best(np.array([[1.0, 1.0], [3.0, 4.0], [np.nan, 3.0]])) == 1
+    assert drift.best(np.array([[1.0, 1.0], [3.0, np.nan], [np.nan, np.nan]])) == 1
+
+
 def test_bests_may_be_at_different_steps():
     found = made([1.0, 5.0, 6.0], [0.9, 4.8, 4.5])
     best = drift.at_best(ETAS, found["FedSVRPG-S", 0.2][-1], found["PAvg", 1.0][-1])

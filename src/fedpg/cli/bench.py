@@ -5,6 +5,8 @@ import json
 import time
 from typing import Any
 
+import numpy as np
+
 from fedpg.cli.parse import parse
 from fedpg.errors import choose, require
 
@@ -34,7 +36,6 @@ class BenchOptions:
 def bench(options: BenchOptions) -> dict[str, Any]:
     """What was measured, as plain data; rates are environment steps a second."""
     import jax
-    import numpy as np
 
     from fedpg.envs.mujoco import TASKS
     from fedpg.machine import cores
@@ -52,50 +53,41 @@ def bench(options: BenchOptions) -> dict[str, Any]:
         began = time.perf_counter()
         state, info = jax.block_until_ready(sim.run(state, 1))
         rate = float(info.local.usage.env_steps.sum()) / (time.perf_counter() - began)
-        turns.append((rate, engine_rate(task, options.lanes, max(10, 20_000 // options.lanes), cores()), gymnasium_rate(task, 5000)))
+        turns.append((rate, *peer_rates(task, options.lanes, cores())))
     rates = dict(zip(NAMES, np.median(turns, axis=0).tolist(), strict=True))
-    about = {"env": options.env, "algorithm": options.algorithm, "lanes": options.lanes, "device": f"{cores()} CPU threads"}
-    relative = {name: round(rates["fedpg"] / rates[name], 3) for name in NAMES[1:]}
-    steps = {name: round(rate) for name, rate in rates.items()}
-    return about | {"steps_per_second": steps, "fedpg_relative_to": relative, "seconds_to_first_round": round(first, 1)}
+    found = {"env": options.env, "algorithm": options.algorithm, "lanes": options.lanes, "device": f"{cores()} CPU threads"}
+    found["steps_per_second"] = {name: round(rate) for name, rate in rates.items()}
+    found["fedpg_relative_to"] = {name: round(rates["fedpg"] / rates[name], 3) for name in NAMES[1:]}
+    return found | {"seconds_to_first_round": round(first, 1)}
 
 
-def engine_rate(task: Any, lanes: int, steps: int, threads: int) -> float:
-    """Environment steps a second of `mujoco.rollout`: random controls known in advance, no policy, nothing recorded but states."""
+def peer_rates(task: Any, lanes: int, threads: int, gym_steps: int = 5000) -> tuple[float, float]:
+    """Steps a second of `mujoco.rollout` without a policy, and of one Gymnasium environment with a 32x32 tanh policy in NumPy."""
+    import gymnasium
     import mujoco
-    import numpy as np
     from mujoco.rollout import Rollout
 
     from fedpg.envs.mujoco import models
 
-    model, spec = models.build(task.name), mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-    start = np.zeros(mujoco.mj_stateSize(model, spec))
+    model, spec, random = models.build(task.name), mujoco.mjtState.mjSTATE_FULLPHYSICS.value, np.random.default_rng(0)
+    start, steps = np.zeros(mujoco.mj_stateSize(model, spec)), max(10, 20_000 // lanes)
     mujoco.mj_getState(model, mujoco.MjData(model), start, spec)
-    control = np.repeat(np.random.default_rng(0).normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0), task.frame_skip, axis=1)
+    control = np.repeat(random.normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0), task.frame_skip, axis=1)
     with Rollout(nthread=threads) as pool:
         workers, began = [mujoco.MjData(model) for _ in range(threads)], time.perf_counter()
         pool.rollout(model, workers, np.tile(start, (lanes, 1)), control)
-        return lanes * steps / (time.perf_counter() - began)
-
-
-def gymnasium_rate(task: Any, steps: int) -> float:
-    """Environment steps a second of one Gymnasium environment with a 32x32 tanh policy in NumPy."""
-    import gymnasium
-    import numpy as np
-
-    from fedpg.envs.mujoco import models
-
+        engine = lanes * steps / (time.perf_counter() - began)
     models.quiet()
-    env, random = gymnasium.make(task.gymnasium), np.random.default_rng(0)
+    env = gymnasium.make(task.gymnasium)
     sizes = [env.observation_space.shape[0], 32, 32, env.action_space.shape[0]]
     layers = [0.1 * random.normal(size=(sizes[i], sizes[i + 1])) for i in range(3)]
     (observation, _), began = env.reset(seed=0), time.perf_counter()
-    for _ in range(steps):
+    for _ in range(gym_steps):
         hidden = np.tanh(np.tanh(observation @ layers[0]) @ layers[1])
         observation, _, terminated, truncated, _ = env.step(hidden @ layers[2] + 0.6 * random.normal(size=sizes[3]))
         if terminated or truncated:
             observation, _ = env.reset()
-    return steps / (time.perf_counter() - began)
+    return engine, gym_steps / (time.perf_counter() - began)
 
 
 def main(argv: list[str]) -> int:

@@ -47,20 +47,12 @@ def means(objective: np.ndarray) -> np.ndarray:
 
 
 def best(objective: np.ndarray) -> int:
-    """The index of the step-size with the highest mean.
-
-    >>> best(np.array([[1.0, 1.0], [3.0, 4.0], [np.nan, 3.0]]))
-    1
-    """
+    """The index of the step-size with the highest mean."""
     return int(np.argmax(means(objective)))
 
 
 def first_loss(objective: np.ndarray, amount: float) -> int | None:
-    """The first step-size beyond the best at which the mean has lost `amount`; None if there is none.
-
-    >>> first_loss(np.array([[1.0], [5.0], [4.8], [3.0], [0.0]]), 1.0)
-    3
-    """
+    """The first step-size beyond the best at which the mean has lost `amount`; None if there is none."""
     mean, top = means(objective), best(objective)
     beyond = np.flatnonzero(mean[top:] <= mean[top] - amount)
     return top + int(beyond[0]) if len(beyond) else None

@@ -68,7 +68,6 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
     """Runs the experiment.
 
     Args:
-        betas: of the paper's algorithms.
         full: also run FedSVRPG-S and the control, and judge the claims.
         given: what differs from the presets, by task and algorithm.
         processes: for HalfCheetah, one setting each; 1: every setting in one program.

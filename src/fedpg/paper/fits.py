@@ -24,12 +24,7 @@ def geometric(values: np.ndarray) -> Estimate:
 
 
 def cost_of(cost: np.ndarray, error: np.ndarray, target: float) -> float:
-    """The cost at which `error`, which falls with `cost`, comes down to `target`, along straight lines in log-log.
-
-    >>> cost, error = np.array([1.0, 4.0, 16.0]), np.array([1.0, 0.5, 0.25])
-    >>> round(cost_of(cost, error, 0.5), 6), round(cost_of(cost, error, 0.125), 6)
-    (4.0, 64.0)
-    """
+    """The cost at which `error`, which falls with `cost`, comes down to `target`, along straight lines in log-log."""
     below = np.flatnonzero(error <= target)
     i = np.clip(below[0] if len(below) else len(error) - 1, 1, len(error) - 1)
     (x0, x1), (y0, y1) = np.log(cost[i - 1 : i + 1]), np.log(error[i - 1 : i + 1])

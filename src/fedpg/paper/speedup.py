@@ -59,7 +59,6 @@ def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: i
         agents: every N.
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R for each N.
-        seeds: repetitions.
     """
     rows, points, constants = [], [], {}
 
