@@ -20,7 +20,6 @@ def test_ratios_are_to_peers_of_the_same_run(capsys):
     assert set(found["fedpg_relative_to"]) == set(rates) - {"fedpg"}
     for peer, ratio in found["fedpg_relative_to"].items():
         assert ratio == pytest.approx(rates["fedpg"] / rates[peer], rel=0.02)
-    assert found["backend"] == "batch"
     assert found["seconds_to_first_round"] > 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedpg.paper import drift, held_out
-from fedpg.paper.method import FEDHAPG_S, FEDSVRPG_S
+from fedpg.paper.method import FEDSVRPG_S, HEAVY_BALL
 from fedpg.paper.results import select
 from fedpg.paper.task import Task
 
@@ -54,15 +54,15 @@ def test_a_run_scales_step_sizes_and_names_every_verdict(monkeypatch):
 
     def objectives(task, method, etas, seeds, root, rounds):
         asked.append((task.name, tuple(np.round(etas, 6)), root, rounds))
-        behind = 1.0 if (task.name, method.name) == ("b", "FedHAPG-S") else 0.0
+        behind = 1.0 if (task.name, method.name) == ("b", "heavy ball") else 0.0
         final = np.array([[11.2], [15.2 - behind]]) if method.name != "PAvg" else np.array([[11.0], [15.0]])
         final = final + np.zeros(seeds)
         return {(method.name, 1.0 if method.name == "PAvg" else 0.2): np.stack([np.full_like(final, 5.0), final])}
 
     monkeypatch.setattr(drift, "objectives", objectives)
     tasks = (Task("a", heterogeneity=0.0), Task("b"))
-    result = held_out.run(lambda what, share: None, root=99, seeds=3, etas=(0.001, 0.01), tasks=tasks, methods=(FEDSVRPG_S, FEDHAPG_S))
+    result = held_out.run(lambda what, share: None, root=99, seeds=3, etas=(0.001, 0.01), tasks=tasks, methods=(FEDSVRPG_S, HEAVY_BALL))
     assert set(asked) == {("a", (0.01, 0.1), 99, (0, 100)), ("b", (0.001, 0.01), 99, (0, 100))}
-    assert result.notes == ["FedSVRPG-S: won: a, b; not worse: none; lost: none.", "FedHAPG-S: won: a; not worse: none; lost: b."]
+    assert result.notes == ["FedSVRPG-S: won: a, b; not worse: none; lost: none.", "heavy ball: won: a; not worse: none; lost: b."]
     assert [plot.title for plot in result.plots] == ["a: won", "b: won / lost"]
     assert len(result.rows) == 2 * (1 + 2 * 3)

@@ -64,7 +64,6 @@ def test_agents_differ_only_in_where_they_start():
     config = preset("cartpole", "fedsvrpg-m", agents=3, **TINY)
     agents = envs.make("cartpole", 3, config.heterogeneity, config.env_option).agents(jax.random.key(0), 0)
     assert {name for name, values in vars(agents).items() if len(set(np.asarray(values).tolist())) > 1} == {"start_range"}
-    assert preset("halfcheetah", "fedhapg-m", **TINY).backend == "batch"
 
 
 def test_configurations_that_differ_in_beta_and_step_share_a_program(monkeypatch):

@@ -42,6 +42,18 @@ def test_comparisons_published_numbers_and_verdicts_have_their_places():
     assert cells[1][4:] == ["never", "never to never", "1", "edge of the grid"]
 
 
+def test_a_verdict_is_shown_with_its_rule_and_tolerance():
+    said = {
+        "agrees (2.0 of at most 3 errors)": made(verdict=Verdict("holds", "agrees", 1.1, 3.0, 0.05)),
+        "differs (4.0 of at most 3 errors)": made(verdict=Verdict("fails", "agrees", 1.2, 3.0, 0.05)),
+        "does not hold (below 1e-12); the paper claims it": made(verdict=Verdict("fails", "below", 1e-12, paper=True)),
+        "holds (at least 0.9); the paper does not claim it": made(verdict=Verdict("holds", "at least", 0.9, paper=False)),
+        "unclear (near -1 ± 0.15); edge of the grid": made(verdict=Verdict("unclear", "near", -1.0, 0.15), flags=("edge of the grid",)),
+        "": made(),
+    }
+    assert {text: render.judgement(row) for text, row in said.items()} == {text: text for text in said}
+
+
 def test_the_terminal_has_one_table_per_quantity():
     result = Result(
         title="Title",

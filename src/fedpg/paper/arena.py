@@ -35,13 +35,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 class Played(NamedTuple):
-    """One method on one task, E step-sizes, S seeds of which the first are for choosing among those.
-
-    Attributes:
-        start: what theta_0 is worth, (S,).
-        final: what the last params are worth, (E, S); NaN where a run failed.
-        trajectories, rounds: used by the federation.
-    """
+    """What theta_0, (S,), and the last params, (E, S), of one method on one task are worth, NaN where a run failed; and what it used."""
 
     start: np.ndarray
     final: np.ndarray
@@ -140,10 +134,8 @@ def run(tell: Tell, methods: tuple[str, ...], budgets: dict[str, int], tuning: i
 
     Args:
         methods: by name; those that draw no trajectories are for finite MDPs only.
-        budgets: trajectories per agent, by program. Everything is paid from them: initial directions, further exchanges and batches, and
-            what a server draws.
+        budgets: trajectories per agent, by program. Initial directions, further exchanges and what a server draws are paid from them.
         tuning, seeds: seeds for choosing a step-size, and those that are reported.
-        threads: programs compiled in parallel.
     """
     programs = {task.name: task for task in (FINITE, CARTPOLE)}
     jobs = [(name, task) for task in budgets for name in methods if task == FINITE.name or not METHODS[name].exact]

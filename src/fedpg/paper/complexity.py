@@ -82,7 +82,6 @@ def run(tell: Tell, samples: dict[str, int], lengths: int, seeds: int, more: boo
     Args:
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R.
-        seeds: repetitions.
         more: also FedHAPG-M and FedSVRPG-S.
     """
     rows, points, constants = [], [], {}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedpg.paper import fixed_points, verdict
-from fedpg.paper.fixed_points import DOORS, QUADRATICS, VARIANTS
-from fedpg.paper.method import BETA, FEDHAPG_M, FEDHAPG_S, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, PAVG, Method
+from fedpg.paper.fixed_points import DOORS, QUADRATICS
+from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate
@@ -24,11 +24,7 @@ CONFLICT, MANY = Task("conflict"), 32
 LOSS, LEAD, KEPT = 1.0, 1.0, 0.1
 """Where PAvg has lost LOSS from its best J, a variant must lead by LEAD and have lost less than KEPT from its own."""
 RIVALS = (FEDSVRPG_M.but("FedSVRPG-M, truncated", importance="truncated"), FEDHAPG_M, HEAVY_BALL)
-LOOKBACKS = (
-    *(FEDSVRPG_S.but(f"FedSVRPG-S, {name}", {"lookback": name}) for name in ("memory", "sample", "fitted")),
-    FEDHAPG_S.but("FedHAPG-S, sample", {"lookback": "sample"}),
-)
-BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, PAVG, FEDHAPG_S, *LOOKBACKS))
+BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, PAVG))
 AGAINST_PAVG = {"against": "PAvg", "comparison": "-"}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -51,20 +47,12 @@ def means(objective: np.ndarray) -> np.ndarray:
 
 
 def best(objective: np.ndarray) -> int:
-    """The index of the step-size with the highest mean.
-
-    >>> best(np.array([[1.0, 1.0], [3.0, 4.0], [np.nan, 3.0]]))
-    1
-    """
+    """The index of the step-size with the highest mean."""
     return int(np.argmax(means(objective)))
 
 
 def first_loss(objective: np.ndarray, amount: float) -> int | None:
-    """The first step-size beyond the best at which the mean has lost `amount`; None if there is none.
-
-    >>> first_loss(np.array([[1.0], [5.0], [4.8], [3.0], [0.0]]), 1.0)
-    3
-    """
+    """The first step-size beyond the best at which the mean has lost `amount`; None if there is none."""
     mean, top = means(objective), best(objective)
     beyond = np.flatnonzero(mean[top:] <= mean[top] - amount)
     return top + int(beyond[0]) if len(beyond) else None
@@ -120,21 +108,19 @@ def failures(found: dict[str, np.ndarray]) -> list[str]:
 
 
 def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, int]) -> list[Row]:
-    """The variants against PAvg at one K; at K = MANY also early, where PAvg has lost LOSS, and J of every method."""
+    """FedSVRPG-S against PAvg at one K; at K = MANY also early, where PAvg has lost LOSS, and J of every method."""
     rows, plain, many = [], found["PAvg", 1.0], local_steps == MANY
     at = first_loss(plain[-1], LOSS) if many else None
     keys: dict[str, Any] = {"task": CONFLICT.name, "K": local_steps, "round": rounds[-1]}
     there = {} if at is None else {"eta": float(etas[at])}
-    for name in (method.name for method in (FEDSVRPG_S, FEDHAPG_S) if (method.name, BETA) in found):
-        ours, named = found[name, BETA], keys | {"method": name, "beta": BETA}
-        rows += [at_worst(etas, ours[-1], plain[-1], **named), at_best(etas, ours[-1], plain[-1], **named)]
-        if many:
-            rows.append(at_worst(etas, ours[0], plain[0], **named | {"round": rounds[0]}))
-        if at is not None:
-            lead, lost = over_seeds(ours[-1][at] - plain[-1][at]), loss(ours[-1], at)
-            rows.append(row("objective", lead, verdict=verdict.above(lead, LEAD), **AGAINST_PAVG, **named, **there))
-            rows.append(row("loss", lost, verdict=verdict.below(lost, KEPT), **named, **there))
+    ours, named = found[FEDSVRPG_S.name, BETA], keys | {"method": FEDSVRPG_S.name, "beta": BETA}
+    rows += [at_worst(etas, ours[-1], plain[-1], **named), at_best(etas, ours[-1], plain[-1], **named)]
+    if many:
+        rows.append(at_worst(etas, ours[0], plain[0], **named | {"round": rounds[0]}))
     if at is not None:
+        lead, lost = over_seeds(ours[-1][at] - plain[-1][at]), loss(ours[-1], at)
+        rows.append(row("objective", lead, verdict=verdict.above(lead, LEAD), **AGAINST_PAVG, **named, **there))
+        rows.append(row("loss", lost, verdict=verdict.below(lost, KEPT), **named, **there))
         rows.append(row("loss", loss(plain[-1], at), method="PAvg", beta=1.0, **keys, **there))
     for (name, beta), values in found.items() if many else ():
         rows.append(own_best(etas, values[-1], method=name, beta=beta, **keys))
@@ -143,15 +129,14 @@ def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, i
 
 
 def plots(ablation: bool) -> list[Plot]:
-    """J against eta: all methods at K = MANY, FedSVRPG-S and PAvg at every K, the ablation, and without a baseline."""
+    """J against eta: all methods at K = MANY, FedSVRPG-S and PAvg at every K, other beta, and without a baseline."""
     plain, betas, given = {"against": ""}, {"beta": [BETA, 1.0]}, {"quantity": "objective", "x": "eta", "x_log": True}
-    compared = [FEDSVRPG_S.name, "PAvg", FEDSVRPG_M.name, *(method.name for method in RIVALS), FEDHAPG_S.name]
-    lookbacks, bare = ([FEDSVRPG_S.name, *(method.name for method in own)] for own in (LOOKBACKS, BARE))
+    compared, bare = ([method.name for method in own] for own in ((FEDSVRPG_S, PAVG, FEDSVRPG_M, *RIVALS), (FEDSVRPG_S, *BARE)))
     many = plain | {"K": MANY}
     drawn = [
         Plot(title=f"Sampled gradients, K = {MANY}", where=many | betas | {"method": compared}, **given),
         Plot(title="Sampled gradients, any K", where=plain | betas | {"method": compared[:2]}, series=("method", "K"), **given),
-        Plot(title=f"Ablation, K = {MANY}", where=many | {"method": lookbacks}, series=("method", "beta"), **given),
+        Plot(title=f"Other beta, K = {MANY}", where=many | {"method": FEDSVRPG_S.name}, series=("beta",), **given),
         Plot(title=f"Without a baseline, K = {MANY}", where=many | betas | {"method": bare}, **given),
     ]
     return drawn if ablation else drawn[:1]
@@ -167,7 +152,7 @@ def run(
         rounds: R; methods are also evaluated after 3/10 of them.
         seeds, etas: with sampled gradients.
         local_steps: every K, MANY among them.
-        ablation: run rivals, lookbacks, other beta and no baseline at K = MANY, FedHAPG-S and FedSVRPG-M at every K.
+        ablation: run rivals, other beta and no baseline at K = MANY, and FedSVRPG-M at every K.
         rest: rounds, seeds and betas with exact gradients.
         other_steps: other K of PAvg with exact gradients.
     """
@@ -175,8 +160,8 @@ def run(
     for k in local_steps:
         found: Found = {}
         task, early = dataclasses.replace(CONFLICT, local_steps=k, rounds=rounds), max(1, 3 * rounds // 10)
-        methods = (PAVG, FEDSVRPG_S, FEDHAPG_S, FEDSVRPG_M) if ablation else (PAVG, FEDSVRPG_S)
-        methods += (*RIVALS, *LOOKBACKS, *BARE) if ablation and k == MANY else ()
+        methods = (PAVG, FEDSVRPG_S, FEDSVRPG_M) if ablation else (PAVG, FEDSVRPG_S)
+        methods += (*RIVALS, *BARE) if ablation and k == MANY else ()
         for number, method in enumerate(methods):
             tell(f"{method.name}, K={k}", 0.8 * (local_steps.index(k) + number / len(methods)) / len(local_steps))
             betas = (BETA, 0.05, 0.5) if method is FEDSVRPG_S and ablation and k == MANY else ()
@@ -186,6 +171,6 @@ def run(
         everything |= {f"{name}, beta {beta:g}, K={k}": each[-1] for (name, beta), each in found.items()}
     for place in (QUADRATICS, DOORS):
         tell(f"exact gradients on {place.task.name}", 0.8 if place is QUADRATICS else 0.9)
-        own, more, note = fixed_points.measured(place, VARIANTS if ablation else VARIANTS[:2], other_steps, **rest)
+        own, more, note = fixed_points.measured(place, other_steps, **rest)
         rows, points, notes = rows + own, points + more, [*notes, note]
     return Result(rows=rows, points=points, plots=plots(ablation) + fixed_points.plots(rest["betas"]), notes=failures(everything) + notes)

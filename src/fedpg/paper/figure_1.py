@@ -19,12 +19,10 @@ from fedpg.runs.sweep import Curves
 
 TITLE = "Figure 1: return of both algorithms for several beta"
 NAMES = {"fedsvrpg-m": "FedSVRPG-M", "fedhapg-m": "FedHAPG-M"}
-STABILISED = {"fedsvrpg-m": ("fedsvrpg-s", "FedSVRPG-S", "PAvg"), "fedhapg-m": ("fedhapg-s", "FedHAPG-S", "PAvg, beside FedHAPG-S")}
-"""The variant, its name, and the name of PAvg: the variant with beta 1, which has the same samples."""
 CLAIMED = {"cartpole": {"fedsvrpg-m": 0.2, "fedhapg-m": 0.8}, "halfcheetah": {"fedsvrpg-m": 0.5, "fedhapg-m": 0.5}}
 """The best beta according to the paper's section "Deep RL Case"."""
 BETA, LONGER = 0.2, 5.0
-"""beta of the variants, and how much longer the control's step is."""
+"""beta of FedSVRPG-S, and how much longer the control's step is."""
 LARGE, ROBOT = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": 1}, {"seeds": 3, "u0": 1, "eval_episodes": 8}
 ROBOTS = {  # 200,000 and 20,000 environment steps a round; FedHAPG-M has twice its preset's step, for a 13th of its rounds
     "fedsvrpg-m": ROBOT | {"rounds": 8, "eval_every": 1},
@@ -39,18 +37,18 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def configurations(config: Config, betas: tuple[float, ...], full: bool) -> dict[Key, Config]:
-    """What is run for one panel: the paper's algorithm and, at full scale, the control and the variant beside PAvg."""
+    """What is run for one panel: the paper's algorithm and, at full scale, the control; beside FedSVRPG-M also FedSVRPG-S and PAvg."""
     first = Key(TASKS[config.env], NAMES[config.algorithm], betas[0], config.local_lr)
     keys = {first._replace(beta=beta): config.algorithm for beta in betas}
     if full:
-        algorithm, ours, plain = STABILISED[config.algorithm]
         keys[first._replace(beta=1.0, eta=LONGER * config.local_lr)] = config.algorithm
-        for method, beta in ((ours, BETA), (plain, 1.0)):
-            keys |= {first._replace(method=method, beta=beta, eta=factor * config.local_lr): algorithm for factor in (1.0, LONGER)}
+    # PAvg is FedSVRPG-S with beta 1, which has the same samples.
+    for method, beta in (("FedSVRPG-S", BETA), ("PAvg", 1.0)) if full and config.algorithm == "fedsvrpg-m" else ():
+        keys |= {first._replace(method=method, beta=beta, eta=factor * config.local_lr): "fedsvrpg-s" for factor in (1.0, LONGER)}
     return {key: dataclasses.replace(config, algorithm=name, beta=key.beta, local_lr=key.eta) for key, name in keys.items()}
 
 
-def judge(algorithm: str, claimed: float, found: dict[Key, Curves], full: bool) -> list[Row]:
+def judge(claimed: float, found: dict[Key, Curves], full: bool) -> list[Row]:
     """What the text says of one panel, and the comparisons we add."""
     heights, first = {key: over_run(curves) for key, curves in found.items()}, next(iter(found))
     printed = {key: heights[key] for key in found if key.method == first.method and key.eta == first.eta}
@@ -59,10 +57,9 @@ def judge(algorithm: str, claimed: float, found: dict[Key, Curves], full: bool) 
     least = min(gains, key=lambda key: gains[key].mean)
     rows.append(row("least gain", gains[least], verdict=verdict.above(gains[least]) if full else None, **least._asdict()))
     best, plain = first._replace(beta=claimed), first._replace(beta=1.0)
-    _, ours, pavg = STABILISED[algorithm]
-    far = LONGER * first.eta
-    pairs = [(best, plain), (best, plain._replace(eta=far))]
-    pairs += [(first._replace(method=ours, beta=BETA, eta=eta), plain._replace(method=pavg, eta=eta)) for eta in (first.eta, far)]
+    pairs = [(best, plain), (best, plain._replace(eta=LONGER * first.eta))]
+    for eta in (first.eta, LONGER * first.eta):
+        pairs.append((first._replace(method="FedSVRPG-S", beta=BETA, eta=eta), plain._replace(method="PAvg", eta=eta)))
     rows += [difference("return over the run", heights, one, other, full) for one, other in pairs if one in found and other in found]
     return rows + ([presets.lead("lead", printed, best, full)] if best in printed else [])
 
@@ -71,8 +68,7 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
     """Runs the experiment.
 
     Args:
-        betas: of the paper's algorithms.
-        full: also run the variants and the control, and judge the claims.
+        full: also run FedSVRPG-S and the control, and judge the claims.
         given: what differs from the presets, by task and algorithm.
         processes: for HalfCheetah, one setting each; 1: every setting in one program.
     """
@@ -90,13 +86,13 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
         for algorithm, panel in panels.items():
             found = {key: learned[key] for key in panel}
             first, name = next(iter(found)), NAMES[algorithm]
-            rows += judge(algorithm, CLAIMED[env][algorithm], found, full)
+            rows += judge(CLAIMED[env][algorithm], found, full)
             points, notes = points + presets.points(found, robot), notes + presets.failures(found)
             ess = np.nanmedian(found[first].ess[:, 1:])
             notes.append(
                 f"{TASKS[env]}, {name}, beta {betas[0]:g}: effective sample size of the importance weights {ess:.2g} of 1 (median)"
             )
-            where = {"task": TASKS[env], "method": [name, STABILISED[algorithm][1]]}
+            where = {"task": TASKS[env], "method": [name] if algorithm == "fedhapg-m" else [name, "FedSVRPG-S"]}
             plots.append(presets.plot(f"{TASKS[env]}, {name}", robot, where=where, series=("method", "beta", "eta")))
             printed.append([curves for key, curves in found.items() if key.method == name and key.eta == first.eta])
         if len(printed) == 2 and len(printed[0][0].returns) > 2:

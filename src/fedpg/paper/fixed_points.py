@@ -2,7 +2,7 @@
 
 At a fixed point u = 0, so the server's step-size does not matter and is chosen to get there fast. For the printed FedSVRPG-M the local
 drift is eta k beta g_i, and beta cancels from mean g_i(theta_k) = (1-beta) grad J: the floor is PAvg's, which is
-(eta (K-1)/2)^2 |mean H_i g_i|^2, at every beta > 0. For the stabilised variants it is beta^2 of that.
+(eta (K-1)/2)^2 |mean H_i g_i|^2, at every beta > 0. For FedSVRPG-S it is beta^2 of that.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.fits import geometric, slope_per_seed
-from fedpg.paper.method import FEDHAPG_S, FEDSVRPG_M, FEDSVRPG_S, PAVG, Method
+from fedpg.paper.method import FEDSVRPG_M, FEDSVRPG_S, PAVG, Method
 from fedpg.paper.results import Plot, Row, line, row
 from fedpg.paper.task import Task, measure
 from fedpg.runs.sweep import grid
@@ -20,10 +20,6 @@ from fedpg.runs.sweep import grid
 K = 8
 TOLERANCE = 0.1
 """What higher orders of eta K may add to an exponent, and to a ratio as a share of it."""
-VANISHED = 1e-6
-"""A floor below this share of PAvg's counts as none."""
-MEMORY = FEDSVRPG_S.but("FedSVRPG-S, memory", {"lookback": "memory"})
-VARIANTS = (FEDSVRPG_M, FEDSVRPG_S, MEMORY, FEDSVRPG_S.but("FedSVRPG-S, sample", {"lookback": "sample"}), FEDHAPG_S)
 
 
 class Place(NamedTuple):
@@ -62,14 +58,12 @@ def laws(task: str, pavg: dict[int, Floor], found: dict[str, Floor]) -> list[Row
     exponent = slope_per_seed(pavg[K].etas * K, plain)
     rows = [row("exponent in eta K", exponent, task=task, method="PAvg", K=K, verdict=verdict.near(exponent, 2.0, TOLERANCE))]
     for name, floor in found.items():
-        positive, power = floor.betas > 0, 0.0 if name == FEDSVRPG_M.name else 2.0
-        exponent = slope_per_seed(floor.betas[positive], floor.at[positive, middle])
+        power, beta = 0.0 if name == FEDSVRPG_M.name else 2.0, float(floor.betas.min())
+        exponent = slope_per_seed(floor.betas, floor.at[:, middle])
         rows.append(row("exponent in beta", exponent, task=task, method=name, K=K, verdict=verdict.near(exponent, power, TOLERANCE)))
-        for beta in {floor.betas[positive].min(), floor.betas.min()}:
-            share = geometric(floor.at[floor.betas == beta][0, middle] / plain[middle])
-            law = verdict.near(share, beta**power, TOLERANCE * beta**power) if beta else verdict.below(share, VANISHED)
-            keys = {"task": task, "method": name, "K": K, "beta": float(beta), "against": "PAvg", "comparison": "/"}
-            rows.append(row("gradient at rest", share, verdict=law, **keys))
+        share = geometric(floor.at[floor.betas.argmin(), middle] / plain[middle])
+        keys = {"task": task, "method": name, "K": K, "beta": beta, "against": "PAvg", "comparison": "/"}
+        rows.append(row("gradient at rest", share, verdict=verdict.near(share, beta**power, TOLERANCE * beta**power), **keys))
     for steps in pavg.keys() - {K}:  # at the same eta K the floor differs by (1 - 1/K)^2 only
         share, law = geometric(pavg[steps].at[0, middle] / plain[middle]), ((1 - 1 / steps) / (1 - 1 / K)) ** 2
         keys = {"task": task, "method": "PAvg", "K": steps, "against": f"PAvg, K = {K}", "comparison": "/"}
@@ -77,19 +71,15 @@ def laws(task: str, pavg: dict[int, Floor], found: dict[str, Floor]) -> list[Row
     return rows
 
 
-def measured(
-    place: Place, methods: tuple[Method, ...], other_steps: tuple[int, ...], betas: tuple[float, ...], **sizes: int
-) -> tuple[list[Row], list[Row], str]:
+def measured(place: Place, other_steps: tuple[int, ...], betas: tuple[float, ...], **sizes: int) -> tuple[list[Row], list[Row], str]:
     """The rows and points of one task, and how still the methods stood at the end; `sizes` are rounds and seeds."""
-    extra, task = {MEMORY.name: (0.0,)}, place.task.name  # with beta = 0 it has no gradient of its own, but its memory
     pavg = {k: settle(place, PAVG, (1.0,), local_steps=k, **sizes) for k in (K, *other_steps)}
-    found = {method.name: settle(place, method, betas + extra.get(method.name, ()), **sizes) for method in methods}
-    points, moved = [], 0.0
+    found = {method.name: settle(place, method, betas, **sizes) for method in (FEDSVRPG_M, FEDSVRPG_S)}
+    points, moved, task = [], 0.0, place.task.name
     for name, floor in {"PAvg": pavg[K], **found}.items():
-        for beta, at, before in zip(floor.betas, floor.at, floor.before, strict=True):
-            if beta > 0:
-                moved = max(moved, float(np.abs(before / at - 1.0).max()))
-                points += line("gradient at rest", geometric(at.T), "eta", floor.etas, task=task, method=name, K=K, beta=float(beta))
+        moved = max(moved, float(np.abs(floor.before / floor.at - 1.0).max()))
+        for beta, at in zip(floor.betas, floor.at, strict=True):
+            points += line("gradient at rest", geometric(at.T), "eta", floor.etas, task=task, method=name, K=K, beta=float(beta))
     return laws(task, pavg, found), points, f"|grad J|^2 at rest on {task} changed by at most {moved:.1g} of itself over the last tenth."
 
 

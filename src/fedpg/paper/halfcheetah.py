@@ -1,6 +1,6 @@
-"""HalfCheetah: the stabilised variants beside PAvg at equal numbers of trajectories, from PAvg's preset step-size to theirs.
+"""HalfCheetah: FedSVRPG-S beside PAvg at equal numbers of trajectories, from PAvg's preset step-size to its own.
 
-PAvg is FedSVRPG-S with beta = 1 on the same seeds: as long as a variant takes PAvg's rounds, here four of eight, their curves are the same.
+PAvg is FedSVRPG-S with beta = 1 on the same seeds: as long as it takes PAvg's rounds, here four of eight, their curves are the same.
 """
 
 import dataclasses
@@ -14,24 +14,23 @@ from fedpg.paper.results import Result, Row, Tell, row
 from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import Curves
 
-TITLE = "HalfCheetah: the stabilised variants beside PAvg"
-METHODS = {"FedSVRPG-S": ("fedsvrpg-s", 0.2), "FedHAPG-S": ("fedhapg-s", 0.2), "PAvg": ("fedsvrpg-s", 1.0)}
+TITLE = "HalfCheetah: FedSVRPG-S beside PAvg"
+METHODS = {"FedSVRPG-S": ("fedsvrpg-s", 0.2), "PAvg": ("fedsvrpg-s", 1.0)}
 """Algorithm and beta."""
 ROBOT = {"rounds": 8, "eval_every": 1, "eval_episodes": 8, "seeds": 4}  # 200,000 environment steps a round
 ROOTS = {0.001: (8101, 8102), 0.0025: (8101, 8102, 8103), 0.005: (8101, 8102, 8103)}
 """More seeds where curves scatter more. None was used before full scale was run with it."""
 SMOKE = TINY | {"rounds": 6, "seeds": 2}
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"roots": {0.005: (20241,)}, "given": SMOKE, "processes": 1, "algorithms": ("fedsvrpg-s",), "judged": False},
-    "full": {"roots": ROOTS, "given": ROBOT, "processes": 16, "algorithms": ("fedsvrpg-s", "fedhapg-s"), "judged": True},
-}  # fmt: skip
+    "smoke": {"roots": {0.005: (20241,)}, "given": SMOKE, "processes": 1, "judged": False},
+    "full": {"roots": ROOTS, "given": ROBOT, "processes": 16, "judged": True},
+}
 
 
 def joined(parts: list[Curves]) -> Curves:
     """Curves of several roots as one, seeds one after the other."""
-    return Curves(
-        parts[0].rounds, *(None if own[0] is None else np.concatenate(own) for own in zip(*(part[1:] for part in parts), strict=True))
-    )
+    columns = zip(*(part[1:] for part in parts), strict=True)
+    return Curves(parts[0].rounds, *(None if own[0] is None else np.concatenate(own) for own in columns))
 
 
 def judge(found: dict[Key, Curves], judged: bool) -> list[Row]:
@@ -42,24 +41,19 @@ def judge(found: dict[Key, Curves], judged: bool) -> list[Row]:
         values = {key: of(curves) for key, curves in found.items()}
         rows += [row(quantity, estimate(value), **key._asdict()) for key, value in values.items()]
         rows += [difference(quantity, values, key, pavg, judged) for key in variants for pavg in plain if pavg.eta == key.eta]
-    top = {
-        name: max((key for key in found if key.method == name), key=lambda key: values[key].mean())
-        for name in {key.method for key in found}
-    }
+    methods = dict.fromkeys(key.method for key in found)
+    top = {name: max((key for key in found if key.method == name), key=lambda key: values[key].mean()) for name in methods}
     pavg = top.pop("PAvg")
     return rows + [difference("best final return", values, top[name], pavg, judged, against_eta=pavg.eta) for name in top]
 
 
-def run(
-    tell: Tell, roots: dict[float, tuple[int, ...]], given: dict[str, Any], processes: int, algorithms: tuple[str, ...], judged: bool
-) -> Result:
+def run(tell: Tell, roots: dict[float, tuple[int, ...]], given: dict[str, Any], processes: int, judged: bool) -> Result:
     """Runs the experiment.
 
     Args:
         roots: of the seeds, by step-size.
         given: what differs from the preset.
         processes: one curve of one root each; 1: all methods of an algorithm in one program.
-        algorithms: whose methods are run.
         judged: whether runs are long enough for verdicts.
     """
     if lacking := presets.missing("halfcheetah"):
@@ -67,9 +61,8 @@ def run(
     configs = {}
     for eta, own in roots.items():
         for name, (algorithm, beta) in METHODS.items():
-            if algorithm in algorithms:
-                config = preset("halfcheetah", algorithm, beta=beta, local_lr=eta, **given)
-                configs |= {(Key("HalfCheetah", name, beta, eta), root): dataclasses.replace(config, seed=root) for root in own}
+            config = preset("halfcheetah", algorithm, beta=beta, local_lr=eta, **given)
+            configs |= {(Key("HalfCheetah", name, beta, eta), root): dataclasses.replace(config, seed=root) for root in own}
     parts: dict[Key, list[Curves]] = {}
     for (key, _), one in presets.learn(configs, processes=processes, tell=lambda share: tell("HalfCheetah", share)).items():
         parts.setdefault(key, []).append(one)

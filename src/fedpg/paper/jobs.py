@@ -71,14 +71,12 @@ def source_digest() -> str:
 def parallel(
     function: Callable, jobs: list[tuple], *, processes: int = 1, threads: int = 1, tell: Callable[[float], None] = lambda share: None
 ) -> list:
-    """function(*job) for every job, in order.
+    """function(*job) for every job, in order; `tell` is called with the share of jobs that is done.
 
     Args:
         function: importable, if there are processes: a process with JAX cannot fork, so they start anew and import it.
-        jobs: arguments of each call.
         processes: how many at most; each has its share of the cores and no GPU.
         threads: how many, for work that mostly compiles on one core.
-        tell: called with the share of jobs that is done.
     """
     processes = min(processes, len(jobs), cores())
     if processes > 1:

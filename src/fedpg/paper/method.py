@@ -56,7 +56,6 @@ PAVG = Method("PAvg", "pavg")
 FEDSVRPG_M = Method("FedSVRPG-M", "fedsvrpg-m", MOMENTUM)
 FEDHAPG_M = Method("FedHAPG-M", "fedhapg-m", MOMENTUM)
 FEDSVRPG_S = Method("FedSVRPG-S", "fedsvrpg-s", MOMENTUM)
-FEDHAPG_S = Method("FedHAPG-S", "fedhapg-s", MOMENTUM)
 HEAVY_BALL = Method("heavy ball", "heavy-ball", MOMENTUM)
 FEDPG_BR = Method("FedPG-BR", "fedpg-br")
 N_HARPG = Method("N-HARPG", "nharpg", MOMENTUM)
@@ -70,7 +69,6 @@ METHODS = {
         FEDSVRPG_M,
         FEDHAPG_M,
         FEDSVRPG_S,
-        FEDHAPG_S,
         # Its filter takes honest agents that differ for attackers.
         FEDPG_BR.but("FedPG-BR, no filter", {"filtered": False}),
         Method("SCAFFOLD", "scaffold"),

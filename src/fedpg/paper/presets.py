@@ -44,8 +44,7 @@ def preset(env: str, algorithm: str, agents: int = 5, **given: Any) -> Config:
     """The resolved preset of a task with what is `given`; agents differ only in where they start."""
     # CartPole's heterogeneity would change these too; constants given as lists stay as they are.
     same = {"length": [0.5] * agents, "gravity": [9.8] * agents} if env == "cartpole" else {}
-    backend = "auto" if env == "cartpole" else "batch"
-    return resolve(Config(env=env, algorithm=algorithm, agents=agents, env_option=same, backend=backend, **given))
+    return resolve(Config(env=env, algorithm=algorithm, agents=agents, env_option=same, **given))
 
 
 def missing(env: str) -> str | None:

@@ -48,11 +48,7 @@ def heading(quantity: str) -> str:
 
 
 def text(value: Any) -> str:
-    """A field or a number for a table.
-
-    >>> [text(value) for value in (None, 8, 0.0316228, "conflict", 19.8607)]
-    ['', '8', '0.03162', 'conflict', '19.86']
-    """
+    """A field or a number for a table."""
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -66,16 +62,7 @@ def identity(row: Row, field: str) -> str:
 
 
 def judgement(row: Row) -> str:
-    """The verdict with its tolerance, and remarks.
-
-    >>> from fedpg.paper.verdict import Verdict
-    >>> judgement(Row(quantity="objective", mean=7.9, verdict=Verdict("holds", "agrees", 8.0, 3.0, 0.05)))
-    'agrees (2.0 of at most 3 errors)'
-    >>> judgement(Row(quantity="floor", mean=0.1, verdict=Verdict("fails", "below", 1e-12, paper=True)))
-    'does not hold (below 1e-12); the paper claims it'
-    >>> judgement(Row(quantity="slope in N", verdict=Verdict("unclear", "near", -1.0, 0.15), flags=("outside the regime",)))
-    'unclear (near -1 ± 0.15); outside the regime'
-    """
+    """The verdict with its tolerance, and remarks."""
     said, verdict = [], row.verdict
     if verdict is not None and verdict.rule == "agrees":
         apart = abs(row.mean - verdict.bound) / verdict.unit

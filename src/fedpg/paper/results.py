@@ -19,19 +19,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One measured number and what identifies it; fields that do not apply keep their defaults.
 
     Attributes:
-        quantity: what was measured.
-        method: name of the method.
         against: name of the method it is compared with; `comparison` says how.
-        task: name of the task.
         K, eta, beta, N, heterogeneity, eps: local steps, step-size, beta, agents, heterogeneity, accuracy.
         against_eta: step-size of the method it is compared with, where it differs.
-        attack: what the attackers do.
-        round: after which round.
-        x: position in a figure where no other field gives it: trajectories, environment steps, eta K.
+        x: position in a figure where no other field gives it: trajectories or environment steps.
         mean, low, high: the number and its 95 % interval; None if not finite.
         n: seeds behind it.
         published, error: the paper's number and what it prints after +-.
-        verdict: whether a claim about the number holds.
         flags: remarks.
     """
 
@@ -64,13 +58,10 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One set of axes of a figure: a selection of rows and how to draw it.
 
     Attributes:
-        title: above the axes.
         quantity: which rows; their means are y.
         x: the field that is x; "method" gives one place per method, ordered by y.
         where: values that other fields must have, or lists of allowed values.
         series: the fields that tell lines apart.
-        x_label: instead of the field's name.
-        x_log, y_log: logarithmic axes.
         fit: add the fitted power law of each line.
         slope: add a dashed line of this exponent.
     """
@@ -91,10 +82,6 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Everything one experiment found.
 
     Attributes:
-        name: as `fedpg reproduce` calls it.
-        title: one line.
-        scale: smoke or full.
-        settings: what was run.
         rows: the table.
         points: rows that are only drawn, such as the points of learning curves.
         plots: the figure.

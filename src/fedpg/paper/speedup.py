@@ -23,10 +23,8 @@ TITLE = "Trajectories per agent to a given mean |grad J|^2, for N agents"
 PROMISED, TOLERANCE, K = -1.0, 0.15, 2
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"agents": (1, 4, 16), "samples": {"quadratics": 16_384}, "lengths": 3, "seeds": 8},
-    "full": {
-        "agents": (1, 2, 4, 8, 16, 32, 64), "samples": {"quadratics": 196_608, "random MDP": 131_072}, "lengths": 6, "seeds": 24,
-    },
-}  # fmt: skip
+    "full": {"agents": (1, 2, 4, 8, 16, 32, 64), "samples": {"quadratics": 196_608, "random MDP": 131_072}, "lengths": 6, "seeds": 24},
+}
 
 
 class Reach(NamedTuple):
@@ -61,7 +59,6 @@ def run(tell: Tell, agents: tuple[int, ...], samples: dict[str, int], lengths: i
         agents: every N.
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R for each N.
-        seeds: repetitions.
     """
     rows, points, constants = [], [], {}
 

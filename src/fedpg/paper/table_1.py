@@ -49,14 +49,7 @@ may be from the published exponent; and what ratios take 0 for."""
 
 
 class Claim(NamedTuple):
-    """A row of the paper's Table 1.
-
-    Attributes:
-        exact: whether CONVERGENCE says that |grad J|^2 comes down to 0; None for "asymptotic".
-        exponent: p of "N^p times faster"; 0 for "No speedup".
-        local_updates: its column LU.
-        heterogeneity: its column HETER.
-    """
+    """A row of the paper's Table 1; `exact` is None for "asymptotic", `exponent` is p of "N^p times faster", 0 for "No speedup"."""
 
     exact: bool | None
     exponent: float
@@ -181,7 +174,6 @@ def run(
     """Runs the experiment.
 
     Args:
-        methods: by name.
         local_steps: K with exact gradients; the largest decides.
         rest: rounds and seeds with exact gradients.
         noisy: the methods whose speed-up is measured, where they draw anything.
