@@ -16,15 +16,16 @@ import time
 
 import numpy as np
 
-from fedpg.runs.config import Config, check_value
-from fedpg.runs.setup import build, resolve
+from fedpg.runs.config import Config, make
+from fedpg.runs.setup import resolve
+from fedpg.runs.sweep import sweep
 
 EVALUATIONS = 10
 
 
-def value_of(name: str, text: str) -> object:
+def value_of(text: str) -> object:
     try:
-        return check_value(name, json.loads(text.lower()))
+        return json.loads(text.lower())
     except ValueError:
         return text
 
@@ -32,20 +33,10 @@ def value_of(name: str, text: str) -> object:
 def measure(config: Config, steps: float) -> dict:
     """The curve of (env steps, return) per seed; stops at the first evaluation after `steps`."""
     began = time.monotonic()
-    engine = build(config)
-    engine.start()
-    curve, used = [], np.zeros(config.seeds)
-    for first in range(0, config.rounds, config.eval_every):
-        engine.advance(first, config.eval_every)
-        state, scores = engine.state(), engine.evaluate(first + config.eval_every)
-        used += state.info.usage.env_steps
-        weights = state.info.weights
-        curve.append([float(used.mean()), *np.round(scores.total_return.mean(1).astype(float), 1).tolist()])
-        ess = float(np.mean(weights.total**2 / np.maximum(weights.squares * weights.count, 1e-9)))
-        engine.reset_info()
-        if used.mean() >= steps:
-            break
-    return {"curve": curve, "ess_last": round(ess, 4), "seconds": round(time.monotonic() - began, 1)}
+    found = sweep(config, steps=steps)
+    used, returns = found.env_steps[0].mean(0), np.round(found.returns[0].mean(-1), 1)
+    curve = [[float(used[t]), *returns[:, t].tolist()] for t in range(1, len(used))]
+    return {"curve": curve, "ess_last": round(float(found.ess[0, :, -1].mean()), 4), "seconds": round(time.monotonic() - began, 1)}
 
 
 def main() -> None:
@@ -59,17 +50,17 @@ def main() -> None:
     for pair in given.settings:
         name, _, values = pair.partition("=")
         name = name.replace("-", "_")
-        grid[name] = [value_of(name, text) for text in values.split(",")]
+        grid[name] = [value_of(text) for text in values.split(",")]
     part, parts = map(int, given.part.split("/"))
     for number, values in enumerate(itertools.product(*grid.values())):
         if number % parts != part:
             continue
         setting = dict(zip(grid, values, strict=True))
-        config = resolve(Config(**({"seeds": 1, "seed": 1, "eval_episodes": 8} | setting)))
+        config = resolve(make({"seeds": 1, "seed": 1, "eval_episodes": 8} | setting))
         rounds = int(given.steps / (config.agents * config.batch * config.horizon * config.local_steps)) + 1
         # Walker and Hopper fall long before the horizon at first, so that more rounds fit into the same number of steps.
         every = max(1, rounds // EVALUATIONS)
-        config = dataclasses.replace(config, rounds=rounds * (1 if config.env == "halfcheetah" else 5), eval_every=every, u0="1")
+        config = dataclasses.replace(config, rounds=rounds * (1 if config.env == "halfcheetah" else 5), eval_every=every, u0=1)
         row = setting | measure(config, given.steps)
         with open(given.out, "a") as file:
             file.write(json.dumps(row) + "\n")

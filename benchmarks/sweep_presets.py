@@ -1,4 +1,4 @@
-"""The sweep behind src/fedpg/training/presets.toml: every setting tried, one JSON line each, nothing left out.
+"""The sweep behind src/fedpg/runs/presets.toml: every setting tried, one JSON line each, nothing left out.
 
 python benchmarks/sweep_presets.py OUT.jsonl [--seeds 64] [--env cartpole]      (about a quarter of an hour on an H200)
 """
@@ -13,7 +13,8 @@ import time
 import numpy as np
 
 from fedpg.runs.config import Config
-from fedpg.runs.setup import build, resolve
+from fedpg.runs.setup import resolve
+from fedpg.runs.sweep import sweep
 
 GRIDS = [
     (
@@ -37,25 +38,18 @@ GRIDS = [
 
 def measure(config: Config) -> dict:
     """Returns and objectives over the run; the last fifth shows whether it collapses."""
-    engine = build(config)
     began = time.monotonic()
-    engine.start()
-    returns, objectives = [], []
-    for first in range(0, config.rounds, config.eval_every):
-        engine.advance(first, min(config.eval_every, config.rounds - first))
-        scores = engine.evaluate(min(first + config.eval_every, config.rounds))
-        returns.append(scores.total_return.mean(1))
-        objectives.append(scores.objective.mean(1))
-    curve = np.array(returns)
-    late = curve[-max(1, len(curve) // 5) :]
+    found = sweep(config)
+    returns, objective = found.returns[0].mean(-1)[:, 1:].T, found.objective[0].mean(-1)[:, -1]  # without the start
+    late = returns[-max(1, len(returns) // 5) :]
     return {
-        "return_curve": [round(float(x), 3) for x in curve.mean(1)],
-        "return_last": float(curve[-1].mean()),
-        "return_last_lowest_seed": float(curve[-1].min()),
-        "seeds_at_95_last": int((curve[-1] >= 95).sum()),
+        "return_curve": [round(float(x), 3) for x in returns.mean(1)],
+        "return_last": float(returns[-1].mean()),
+        "return_last_lowest_seed": float(returns[-1].min()),
+        "seeds_at_95_last": int((returns[-1] >= 95).sum()),
         "return_late_lowest": float(late.min()),
-        "objective_last": float(objectives[-1].mean()),
-        "objective_se": float(objectives[-1].std(ddof=1) / np.sqrt(config.seeds)),
+        "objective_last": float(objective.mean()),
+        "objective_se": float(objective.std(ddof=1) / np.sqrt(config.seeds)),
         "seconds": round(time.monotonic() - began, 1),
     }
 

@@ -7,14 +7,17 @@ python benchmarks/sweep_rivals.py OUT.jsonl [--seeds 6] [--algorithm scaffold ..
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fedpg.paper.sweep import sweep
-from fedpg.runs.config import Config
-from fedpg.runs.setup import plan, resolve
+from fedpg.runs.config import Config, parse_options
+from fedpg.runs.setup import build, resolve
+from fedpg.runs.sweep import curves
 
 STEPS = (0.001, 0.003, 0.006, 0.012)
 GRIDS = {
@@ -40,21 +43,16 @@ def main() -> None:
     given = parser.parse_args()
     for name in given.algorithm:
         began, steps = time.monotonic(), given.local_lr or GRIDS[name]
-        wanted = {"env": given.env, "algorithm": name, "beta": given.beta, "algorithm_option": tuple(given.option)}
+        wanted = {"env": given.env, "algorithm": name, "beta": given.beta, "algorithm_option": parse_options(given.option)}
         config = resolve(Config(**wanted, seeds=given.seeds, seed=11, rounds=given.rounds[-1]))
-        asked = plan(config)
-
-        def algorithm_of(setting, asked=asked, local_steps=config.local_steps):
-            return asked.algorithm_of(setting | {"global_lr": setting["local_lr"] * local_steps})
-
-        grid = {"local_lr": np.array(steps)}
-        found = sweep(asked.problem, algorithm_of, asked.agents_of, grid, seeds=given.seeds, rounds=given.rounds, root=config.seed)
+        sim = build(dataclasses.replace(config, global_lr=None), {"local_lr": jnp.asarray(steps, float)})
+        found = curves(sim, jax.random.key(config.seed), given.rounds)
         seconds = round(time.monotonic() - began)
         with open(given.out, "a") as file:
-            for local_lr, curves in zip(steps, found.total_return if given.env == "cartpole" else found.objective, strict=True):
+            for local_lr, values in zip(steps, (found.returns if given.env == "cartpole" else found.objective).mean(-1), strict=True):
                 row = wanted | {"local_lr": local_lr, "beta": config.beta, "batch": config.batch, "local_steps": config.local_steps}
                 row |= {"seeds": given.seeds, "root": config.seed, "rounds": given.rounds, "seconds": seconds}
-                row |= {"mean": np.round(curves.mean(0), 2).tolist(), "lowest": np.round(curves.min(0), 2).tolist()}
+                row |= {"mean": np.round(values.mean(0), 2).tolist(), "lowest": np.round(values.min(0), 2).tolist()}
                 # JSON has no NaN: a setting in which a seed failed has null
                 row |= {key: [x if np.isfinite(x) else None for x in row[key]] for key in ("mean", "lowest")}
                 file.write(json.dumps(row) + "\n")

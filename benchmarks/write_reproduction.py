@@ -1,126 +1,101 @@
-"""Writes the tables of docs/reproduction.md and docs/robustness.md from the outcomes in docs/data/reproduction, and draws the pictures.
+"""Writes the tables of docs/reproduction.md and docs/robustness.md from the results in docs/data/reproduction, and draws the figures.
 
 python benchmarks/write_reproduction.py            after `fedpg reproduce all --scale full --out docs/data/reproduction`
-python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the outcomes say
+python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the results say
 
-In the document a table stands between `<!-- NAME: WORDS -->` and `<!-- end -->`: the rows of outcome NAME in which WORDS
-occur (with `&` between them: all of several). `<!-- table-2: grid LABEL -->` is one column of Table 2 as a grid of beta and kappa,
-`<!-- attacks: under WHERE -->` a grid of methods and attacks, `<!-- search: halfcheetah -->` what was tried on HalfCheetah before.
+In a page a table stands between `<!-- NAME: FIELD=VALUE; FIELD=VALUE -->` and `<!-- end -->`: the rows of result NAME whose fields have
+these values; `VALUE|VALUE` allows several, and an empty value means that the field is not set. With `grid DOWN ACROSS DECIMALS;` in front
+it is a grid of two fields.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
+import typing
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from fedpg.paper.attacks import ENOUGH
-from fedpg.paper.outcome import Outcome, Row, load
-from fedpg.report.figures import panels
-from fedpg.report.stats import estimate
+from fedpg.paper.render import FIELDS, draw, heading, identity, table
+from fedpg.paper.results import Result, Row, load, select
 
 DOCS = Path(__file__).parents[1] / "docs"
-DOCUMENTS = ("reproduction.md", "robustness.md")
+PAGES = ("reproduction.md", "robustness.md")
 DATA = DOCS / "data" / "reproduction"
 TABLE = re.compile(r"<!-- ([a-z0-9-]+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
-CELL = re.compile(r"(.*), kappa ([\d.]+), beta ([\d.]+)")
-ATTACKED = re.compile(r"(h = [\d.]+), (.+): ([a-z-]+)")
+TYPES = typing.get_type_hints(Row)
 
 
-def number(value: float) -> str:
-    return "never" if value == float("inf") else f"{value:.4g}"
+def value_of(field: str, text: str) -> Any:
+    """A value of a marker, of its field's type."""
+    kinds = typing.get_args(TYPES[field]) or (TYPES[field],)
+    return (None if type(None) in kinds else "") if text == "" else kinds[0](text)
 
 
-def lines(rows: list[Row]) -> list[str]:
-    """One line per row; the column of published numbers only where there are some."""
-    published = any(row.published is not None for row in rows)
-    out = ["| | " + ("published | " if published else "") + "ours | 95 % interval | n | verdict |"]
-    out.append("|---|" + ("---|" if published else "") + "---|---|---|---|")
-    for row in rows:
-        paper = "" if row.published is None else number(row.published) + (f" ± {row.published_error:g}" if row.published_error else "")
-        interval = f"{number(row.low)} to {number(row.high)}"
-        out.append(f"| {row.what} | {f'{paper} | ' if published else ''}{number(row.ours)} | {interval} | {row.n:,} | {row.verdict} |")
-    return [line.replace("|grad J|^2", "\\|grad J\\|^2") for line in out]
+def selected(result: Result, conditions: Sequence[str]) -> list[Row]:
+    """The rows that satisfy all conditions FIELD=VALUE."""
+    pairs = [condition.split("=", 1) for condition in conditions]
+    return select(result.rows, **{name: [value_of(name, text) for text in values.split("|")] for name, values in pairs})
 
 
-def grid(rows: list[Row], label: str) -> list[str]:
-    """One column of Table 2: ours, and in brackets the distance from the published cell in its +-."""
-    cells = {}
-    for row in rows:
-        match = CELL.fullmatch(row.what)
-        if match and match[1] == label:
-            apart = "" if row.published is None else f" ({abs(row.ours - row.published) / row.published_error:.1f})"
-            cells[match[3], match[2]] = f"{row.ours:.3f}{apart}"
-    betas, kappas = (sorted({key[i] for key in cells}, key=float) for i in (0, 1))
-    out = ["| beta | " + " | ".join(f"kappa {kappa}" for kappa in kappas) + " |", "|---|" + "---|" * len(kappas)]
-    return out + [f"| {beta} | " + " | ".join(cells[beta, kappa] for kappa in kappas) + " |" for beta in betas]
+def grid(rows: Sequence[Row], down: str, across: str, decimals: int) -> tuple[list[str], list[list[str]]]:
+    """One number per pair of two fields.
 
+    The number is followed by its distance from the published one in errors, or by half its interval; bold where a verdict fails.
+    """
+    by_place = {(identity(row, down), identity(row, across)): row for row in rows}
+    sides = [list(dict.fromkeys(place[i] for place in by_place)) for i in (0, 1)]
 
-def under(rows: list[Row], where: str) -> list[str]:
-    """Returns of every method under every attack, with half of their intervals; bold below 90 % of the clean return."""
-    cells = {match.group(2, 3): row for row in rows if (match := ATTACKED.fullmatch(row.what)) and match[1] == where}
-    methods, attacks = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
-
-    def cell(method: str, attack: str) -> str:
-        row, clean = cells[method, attack], cells["fedpg-br" if method == "fedpg-br" else "pavg, mean", "none"]
-        text = f"{row.ours:.1f} ± {(row.high - row.low) / 2:.1f}"
-        return f"**{text}**" if row.ours < ENOUGH * clean.ours else text
-
-    out = ["| | " + " | ".join(attacks) + " |", "|---|" + "---|" * len(attacks)]
-    return out + [f"| {method} | " + " | ".join(cell(method, attack) for attack in attacks) + " |" for method in methods]
-
-
-def search(by_root: dict[str, dict[str, dict[str, list[list[float]]]]]) -> list[str]:
-    """Curves by root, step-size and rule, as what every rule has over PAvg on the same seeds, in the mean of all evaluations."""
-    cells: dict[tuple[str, str], list[float]] = {}
-    for steps in by_root.values():
-        for step, rules in steps.items():
-            for rule in rules.keys() - {"pavg"} if "pavg" in rules else ():
-                lead = np.mean(rules[rule], axis=1) - np.mean(rules["pavg"], axis=1)
-                cells.setdefault((rule, step), []).extend(lead)
-    listed = [sorted({key[i] for key in cells}) for i in (0, 1)]
-
-    def cell(rule: str, step: str) -> str:
-        if (rule, step) not in cells:
+    def cell(row: Row | None) -> str:
+        if row is None:
             return ""
-        found = estimate(np.array(cells[rule, step]))
-        return f"{found.mean:.1f} ± {found.high - found.mean:.1f} (n = {found.seeds})"
+        mean = f"{row.mean:.{decimals}f}"
+        if row.verdict is not None and row.verdict.rule == "agrees":
+            return f"{mean} ({abs(row.mean - row.published) / row.error:.1f})"
+        if row.low == row.high:
+            return f"{row.mean:g}" if row.n == 1 else mean
+        shown = f"{mean} ± {(row.high - row.low) / 2:.{decimals}f}" + (f" (n = {row.n})" if row.verdict is None else "")
+        return f"**{shown}**" if row.verdict is not None and row.verdict.outcome == "fails" else shown
 
-    out = ["| | " + " | ".join(listed[1]) + " |", "|---|" + "---|" * len(listed[1])]
-    return out + [f"| {rule} | " + " | ".join(cell(rule, step) for step in listed[1]) + " |" for rule in listed[0]]
-
-
-def table(outcomes: dict[str, Outcome], name: str, words: str) -> str:
-    if name == "search":
-        found = search(json.loads((DOCS / "data" / "fedsvrpg_s_gates.json").read_text())[words]["curves"])
-        return "\n".join([f"<!-- {name}: {words} -->", "", *found, "", "<!-- end -->"])
-    rows = outcomes[name].rows
-    kind, _, label = words.partition(" ")
-    grids = {"grid": grid, "under": under}
-    matching = [row for row in rows if all(part in row.what for part in words.split(" & "))]
-    found = grids[kind](rows, label) if kind in grids else lines(matching)
-    return "\n".join([f"<!-- {name}: {words} -->", "", *found, "", "<!-- end -->"])
+    named = {"eta": "eta ", "heterogeneity": "kappa "}.get(across, "")
+    head = [FIELDS[down], *(f"{named}{heading(other)}" for other in sides[1])]
+    return head, [[one, *(cell(by_place.get((one, other))) for other in sides[1])] for one in sides[0]]
 
 
-def written(text: str, outcomes: dict[str, Outcome]) -> str:
-    """The document with every table made anew."""
-    return TABLE.sub(lambda match: table(outcomes, match[1], match[2]), text)
+def markdown(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    lines = ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in (head, *cells)]
+    return [lines[0], "|" + "---|" * len(head), *lines[1:]]
+
+
+def written(text: str, results: dict[str, Result]) -> str:
+    """A page with every table made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        name, marker = match.groups()
+        parts = [part.strip() for part in marker.split(";")]
+        if parts[0].startswith("grid "):
+            _, down, across, decimals = parts.pop(0).split()
+            found = grid(selected(results[name], parts), down, across, int(decimals))
+        else:
+            found = table(selected(results[name], parts))
+        return "\n".join([f"<!-- {name}: {marker} -->", "", *markdown(*found), "", "<!-- end -->"])
+
+    return TABLE.sub(made, text)
 
 
 def main() -> int:
-    outcomes = {path.stem: load(path) for path in sorted(DATA.glob("*.json"))}
-    before = {DOCS / name: (DOCS / name).read_text() for name in DOCUMENTS}
-    after = {path: written(text, outcomes) for path, text in before.items()}
+    results = {path.stem: load(path) for path in sorted(DATA.glob("*.json"))}
+    before = {DOCS / name: (DOCS / name).read_text() for name in PAGES}
+    after = {path: written(text, results) for path, text in before.items()}
     if "--check" in sys.argv[1:]:
         return int(before != after)
     for path, text in after.items():
         path.write_text(text)
-    for name, outcome in outcomes.items():
-        if outcome.panels:
-            panels(outcome.panels, DOCS / "images" / f"{name}.png", title=outcome.title)
+    for name, result in results.items():
+        if result.plots:
+            draw(result, DOCS / "images" / f"{name}.png")
     return 0
 
 

@@ -1,7 +1,7 @@
 """An algorithm of your own: fedpg train --algorithm examples/own_algorithm.py:sign_averaging
 
-    agent    th_{k+1} = th_k + eta g_i(tau|th_k)        K times; sends s_i = sign(th_K - theta_r)
-    server   theta_{r+1} = theta_r + lambda mean_i s_i
+agent    th_{k+1} = th_k + eta g_i(tau|th_k)        K times; sends s_i = sign(th_K - theta_r)
+server   theta_{r+1} = theta_r + lambda mean_i s_i
 """
 
 from typing import Any, NamedTuple

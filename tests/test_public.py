@@ -62,4 +62,5 @@ def test_a_type_checker_sees_the_right_types(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
     errors = [line for line in found.splitlines() if ": error:" in line]
     assert not [line for line in errors if line.startswith("good.py")], found
-    assert [line.partition("error: ")[2].split('"')[0] for line in errors] == ["Missing positional argument ", "", "Module has no attribute "], found
+    reasons = [line.partition("error: ")[2].split('"')[0] for line in errors]
+    assert reasons == ["Missing positional argument ", "", "Module has no attribute "], found

@@ -6,7 +6,6 @@ from .algorithms import fapi as fapi
 from .algorithms import fast_fedpg as fast_fedpg
 from .algorithms import fedavg_m as fedavg_m
 from .algorithms import fedhapg_m as fedhapg_m
-from .algorithms import fedhapg_s as fedhapg_s
 from .algorithms import fedkl as fedkl
 from .algorithms import fednpg as fednpg
 from .algorithms import fedpg_br as fedpg_br

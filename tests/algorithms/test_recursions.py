@@ -78,10 +78,10 @@ def test_fedprox_without_a_spring_and_scaffold_with_equal_variates_are_pavg_bit_
     assert float(trees.norm_sq(trees.subtract(unequal, plain))) > 1e-5
 
 
-def test_fedavg_m_is_fedsvrpg_s_without_look_back_and_with_the_printed_server():
+def test_fedavg_m_is_fedsvrpg_s_with_the_printed_server():
     small = SMALL["bowl"]()
     settings = {"beta": 0.3, "local_lr": 0.02, "local_steps": 3}
-    without = {"lookback": "none", "gain": 1.0, "stretch": 1.0, "plain_rounds": 1}
+    without = {"gain": 1.0, "stretch": 1.0, "plain_rounds": 1}
     one, other = fedavg_m(small.problem, **settings), fedsvrpg_s(small.problem, **without, **settings)
     assert one.name == "fedavg-m"
     assert_trees_close(*(run(small, algorithm, 3, engine=plain_simulator).shared for algorithm in (one, other)))

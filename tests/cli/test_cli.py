@@ -58,7 +58,7 @@ def test_the_nearest_flag_is_named(verb, wrong, right, capsys):
         (["train", "--resume"], "to resume, give the folder of the run: --out"),
         (["train", "--resume", "--out", "nowhere"], "no run to resume in nowhere"),
         (["train", "--config", "none.toml"], "no configuration file at none.toml"),
-        (["train", "--env", "random-mdp", "--agents", "2", "--env-option", "states=[4,5]"], "states differs between agents"),
+        (["train", "--env", "random-mdp", "--agents", "2", "--env-option", "states=[4,5]"], "option states of random-mdp"),
         (["theory", "--discount", "1.0"], "discount must be in [0, 1)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

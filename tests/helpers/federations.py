@@ -23,7 +23,7 @@ EXACT = ("pavg-softmax", "pavg-npg", "fednpg", "fapi", "pavg-projected")
 """Algorithms that draw nothing."""
 RARELY = ("pavg-softmax", "pavg-npg")
 """Algorithms that go through the tables of tests only in `make test-slow`: one line away from another."""
-SELDOM = ("fedhapg-s", "fedkl", "nharpg", "heavy-ball", "fedprox", "fedavg-m", "mfpo", "pooled", "local-only")
+SELDOM = ("fedkl", "nharpg", "heavy-ball", "fedprox", "fedavg-m", "mfpo", "pooled", "local-only")
 """Algorithms whose agent half calls nothing of a problem that the others do not call: in tables that take seconds a line, only in
 `make test-slow`."""
 CLAIMS = {
@@ -35,7 +35,7 @@ CLAIMS = {
 """The worlds that an algorithm is for, where those are not all; the first is where it is tested most. slide: Gaussian actions."""
 OWN = f"{Path(__file__).parents[2]}/examples/own_algorithm.py:sign_averaging"
 """An algorithm that a user wrote."""
-MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "fedhapg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
+MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
 
 
 class Small(NamedTuple):

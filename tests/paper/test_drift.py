@@ -1,59 +1,110 @@
-"""`drift` in small: what would be run, and one run whose J are made up but whose floors are real."""
-
-from __future__ import annotations
-
-import json
+"""The comparison with PAvg on made-up J: verdicts follow the numbers."""
 
 import numpy as np
 import pytest
 
-from fedpg.paper import drift, floors
-from fedpg.paper.outcome import load, save
+from fedpg.paper import drift, fixed_points
+from fedpg.paper.results import select
+
+ETAS = np.array([0.001, 0.01, 0.1])
+NOISE = np.array([-0.01, 0.0, 0.01])
 
 
-def test_what_is_run():
-    """Every K has PAvg and FedSVRPG-S; at K = 32 the rest, each named once; two decades of step-sizes."""
-    for size in drift.SIZES.values():
-        listed = [(label, k) for method, k in drift.programs(size) for label in drift.labels(method)]
-        assert len(set(listed)) == len(listed)
-        for k in size.local_steps:
-            assert {("PAvg", k), ("FedSVRPG-S", k)} <= set(listed)
-        assert (min(size.etas), max(size.etas)) == (0.001, 0.1)
-    full = drift.SIZES["full"]
-    assert {1, 64} <= set(full.local_steps)
-    assert {"FedSVRPG-S, beta=0.05", "FedSVRPG-S, beta=0.5", "PAvg, no baseline"} <= {label for label, k in listed if k == drift.MANY}
-    assert {("FedSVRPG-M", k) for k in full.local_steps} <= set(listed)
-    assert len({label for label, k in listed if k == drift.MANY and "no baseline" in label}) == 7
+def made(ours, theirs, early=0.0, **others):
+    """J after the early and the last round; all seeds of all methods share the noise. `early` is the lead at the early one."""
+
+    def twice(means, lead):
+        last = np.array(means)[:, None] + NOISE
+        return np.stack([last - 5.0 + lead, last])
+
+    found = {("FedSVRPG-S", 0.2): twice(ours, early), ("PAvg", 1.0): twice(theirs, 0.0)}
+    return found | {(name, 0.2): twice(means, 0.0) for name, means in others.items()}
 
 
-def test_a_small_run(monkeypatch, tmp_path):
-    """PAvg falls apart at the larger of two step-sizes; one problem with exact gradients. All parts are there, and can be saved."""
+def outcomes(found, k=32):
+    rows = drift.judge(ETAS, found, k, (30, 100))
+    return {(row.quantity, row.method, row.round): row.verdict.outcome for row in rows if row.verdict}
 
-    def objectives(task, method, etas, *, seeds, root, rounds):
-        assert (task.local_steps, method.label, root, rounds) == (drift.MANY, "FedSVRPG-S", 7, (6, 20))
-        last = np.array([[[18.0], [19.5]], [[17.5], [12.0]]]) + np.linspace(0.0, 0.1, seeds)
-        return np.stack([last - 3.0, last], axis=2)
 
-    small = drift.SIZES["smoke"]._replace(
-        rounds=20, seeds=2, etas=(1e-3, 1e-1), floor_rounds=150, floor_seeds=2, floor_betas=(0.5, 1.0),
-        places=((floors.BOWLS, (floors.STABLE,)),),
-    )  # fmt: skip
-    monkeypatch.setitem(drift.SIZES, "smoke", small)
-    monkeypatch.setattr(drift, "ROOT", 7)
-    monkeypatch.setattr(drift, "objectives", objectives)
-    told = []
-    outcome = drift.run("smoke", lambda what, share: told.append((what, share)))
-    assert [what for what, _ in told] == ["FedSVRPG-S, K=32", "floors on bowls"]
-    assert [share for _, share in told] == sorted(share for _, share in told)
-    named = {row.what: row for row in outcome.rows}
-    assert named["K=32: best over eta, FedSVRPG-S - PAvg"].ours == pytest.approx(2.0)
-    assert named["K=32, eta=0.1: FedSVRPG-S - PAvg, at least 1"].ours == pytest.approx(7.5)
-    assert named["K=32, after 3/10 of the rounds: FedSVRPG-S - PAvg, worst eta (0.001)"].ours == pytest.approx(0.5)
-    assert named["bowls, FedSVRPG-S: exponent of the floor in beta"].verdict == "holds (law: 2)"
-    assert len(outcome.panels) == 3
-    assert "roots 3, 7 and 77003" in outcome.notes[0]
-    assert any("Left out at this scale: FedSVRPG-M; " in note for note in outcome.notes)
-    path = save(outcome, tmp_path)
-    assert path.stat().st_size < 60_000
-    json.loads(path.read_text(), parse_constant=lambda name: 1 / 0)  # no NaN: other readers know none
-    assert [row.what for row in load(path).rows] == list(named)
+WON = {
+    ("objective at the worst eta", "FedSVRPG-S", 100): "holds",
+    ("best objective", "FedSVRPG-S", 100): "holds",
+    ("objective at the worst eta", "FedSVRPG-S", 30): "holds",
+    ("objective", "FedSVRPG-S", 100): "holds",
+    ("loss", "FedSVRPG-S", 100): "holds",
+}
+
+
+def test_a_win():
+    assert outcomes(made([17.0, 19.8, 19.75], [16.9, 19.7, 16.0], early=0.3)) == WON
+    assert list(outcomes(made([17.0, 19.8, 19.75], [16.9, 19.7, 16.0]), k=4).values()) == ["holds", "holds"]
+
+
+def test_everything_that_does_not_hold_is_found():
+    """Worse at a small step, best lower, too small a lead, too much lost, behind early on."""
+    assert outcomes(made([16.8, 19.6, 16.5], [16.9, 19.7, 16.0], early=-1.0)) == dict.fromkeys(WON, "fails")
+
+
+def test_differences_are_paired_and_unclear_ones_are_said():
+    found = made([17.0, 19.8, 19.75], [16.9, 19.7, 19.8])
+    rows = drift.judge(ETAS, found, 32, (30, 100))
+    (worst,) = select(rows, quantity="objective at the worst eta", round=100)
+    assert (worst.mean, worst.low, worst.high, worst.eta) == (pytest.approx(-0.05), pytest.approx(-0.05), pytest.approx(-0.05), 0.1)
+    found["FedSVRPG-S", 0.2][-1][2] += 100.0 * NOISE  # noise of its own
+    (worst,) = select(drift.judge(ETAS, found, 32, (30, 100)), quantity="objective at the worst eta", round=100)
+    assert worst.verdict.outcome == "unclear"
+    assert not select(rows, quantity="loss"), "PAvg loses nothing on this grid"
+
+
+def test_every_method_has_its_best_and_its_j_where_pavg_has_lost():
+    found = made([17.0, 19.8, 19.75], [16.9, 19.7, 16.0], heavy=[18.0, 12.0, 11.0])
+    found["heavy", 0.2][-1][2] = np.nan
+    rows = drift.judge(ETAS, found, 32, (30, 100))
+    (best,) = select(rows, method="heavy", quantity="best objective")
+    (there,) = select(rows, method="heavy", quantity="objective")
+    assert (best.mean, best.eta, best.n) == (18.0, 0.001, 3)
+    assert (there.mean, there.eta, there.n) == (None, 0.1, 0)
+    assert select(rows, method="PAvg", quantity="loss")[0].mean == pytest.approx(3.7)
+    assert drift.failures({"heavy": found["heavy", 0.2][-1]}) == [
+        "Runs that ended in numbers that are not finite, and are left out: {'heavy': 3}."
+    ]
+    assert drift.failures({"PAvg": found["PAvg", 1.0]}) == []
+
+
+@pytest.mark.parametrize(("amount", "at"), [(0.2, 2), (0.29, 2), (0.31, None)])
+def test_a_loss_is_beyond_the_best_step_only(amount, at):
+    theirs = np.array([0.9, 4.8, 4.5])[:, None] + NOISE
+    assert drift.first_loss(theirs, amount) == at
+    np.testing.assert_allclose(drift.loss(theirs, 2).mean, 0.3)
+
+
+def test_bests_may_be_at_different_steps():
+    found = made([1.0, 5.0, 6.0], [0.9, 4.8, 4.5])
+    best = drift.at_best(ETAS, found["FedSVRPG-S", 0.2][-1], found["PAvg", 1.0][-1])
+    assert (best.mean, best.eta, best.against_eta) == (pytest.approx(1.2), 0.1, 0.01)
+
+
+def test_what_is_run(monkeypatch):
+    """Every K has PAvg and FedSVRPG-S; at K = 32 all others; the printed algorithms start from u_0 of ceil(K/(R beta^2)) batches."""
+    asked = []
+
+    def measure(task, method, settings, *, seeds, root, rounds, **fixed):
+        asked.append((task.local_steps, method.name, len(settings["beta"]) // 2, fixed.get("u0_batches")))
+        values = 18.0 + np.log(settings["local_lr"])[:, None, None] * np.ones((1, seeds, len(rounds))) + np.arange(seeds)[:, None] / 10
+        return type("C", (), {"objective": values})
+
+    monkeypatch.setattr(drift, "measure", measure)
+    monkeypatch.setattr(fixed_points, "measured", lambda place, methods, other, **rest: ([], [], "still"))
+    sizes = drift.SCALES["full"] | {"etas": (0.01, 0.1), "seeds": 2, "local_steps": (1, 32)}
+    result = drift.run(lambda what, share: None, **sizes)
+    assert [entry for entry in asked if entry[0] == 1] == [
+        (1, "PAvg", 1, None),
+        (1, "FedSVRPG-S", 1, None),
+        (1, "FedHAPG-S", 1, None),
+        (1, "FedSVRPG-M", 1, 1),
+    ]
+    many = {name: (betas, u0) for k, name, betas, u0 in asked if k == 32}
+    assert len(many) == 4 + 3 + 4 + 7
+    assert (many["FedSVRPG-S"], many["FedHAPG-M"], many["PAvg, no baseline"]) == ((3, None), (1, 8), (1, None))
+    assert len(select(result.rows, quantity="best objective", against="")) == len(many) + 2
+    assert result.notes == ["still", "still"]

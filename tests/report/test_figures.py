@@ -1,4 +1,4 @@
-"""Curves from a run's lines, and pictures with the lines that they should have."""
+"""Pictures have the lines that they should have."""
 
 from __future__ import annotations
 
@@ -9,20 +9,8 @@ import pytest
 
 from fedpg.errors import UserError
 from fedpg.report import figures
-from fedpg.report.figures import Curve, Line, Panel, curve, learning_curves, panels
+from fedpg.report.figures import Line, Panel, panels
 from fedpg.report.statistics import estimate
-
-
-def rows(failed=None):
-    values = [[10.0, 20.0, 30.0], [20.0, 30.0, 40.0]]
-    per_seed = [[None if i == failed else v for i, v in enumerate(row)] for row in values]
-    return [{"round": 5 * i, "return_per_seed": row, "return_worst_per_seed": row} for i, row in enumerate(per_seed)]
-
-
-def test_curves_leave_out_failed_seeds():
-    assert curve("x", rows()).mean.tolist() == [[10.0, 20.0], [20.0, 30.0], [30.0, 40.0]]
-    assert curve("x", rows(failed=1)).mean.tolist() == [[10.0, 20.0], [30.0, 40.0]]
-    assert curve("x", rows()).x.tolist() == [0, 5]
 
 
 @pytest.fixture
@@ -33,17 +21,16 @@ def drawn(monkeypatch):
     return found
 
 
-def test_learning_curves_show_mean_interval_and_worst_agent(tmp_path, drawn):
-    values = np.random.default_rng(0).uniform(size=(2, 3, 5))
-    path = learning_curves([Curve("a", np.arange(5), *values)], tmp_path / "deep" / "curves.png", title="t")
-    assert path.exists()
+def test_a_line_has_its_values_and_its_interval(tmp_path, drawn):
+    found = estimate(np.random.default_rng(0).uniform(size=(3, 5)))
+    lines = [Line("a", np.arange(5), found.mean, found.low, found.high), Line("_worst", np.arange(5), found.low, style="--")]
+    assert panels([Panel("p", "x", "y", lines)], tmp_path / "deep" / "curves.png", title="t").exists()
     (axes,) = drawn[0].axes
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), values[0].mean(0))
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), values[1].mean(0))
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), found.mean)
+    assert axes.lines[0].get_color() == axes.lines[1].get_color()
     band = axes.collections[0].get_paths()[0].vertices
     at_2 = band[band[:, 0] == 2.0, 1]
-    expected = estimate(values[0])
-    assert (at_2.min(), at_2.max()) == pytest.approx((expected.low[2], expected.high[2]))
+    assert (at_2.min(), at_2.max()) == pytest.approx((found.low[2], found.high[2]))
 
 
 def test_panels_have_one_colour_per_label_and_intervals_as_bars_where_x_has_names(tmp_path, drawn):
@@ -61,4 +48,4 @@ def test_panels_have_one_colour_per_label_and_intervals_as_bars_where_x_has_name
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"fedpg\[plot\]"):
-        learning_curves([], tmp_path / "x.png", title="t")
+        panels([], tmp_path / "x.png", title="t")

@@ -120,7 +120,7 @@ def test_impossible_values(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"env": "random-mdp", "env_option": {"states": [5, 6, 5, 5, 5]}}, "states differs between agents"),
+        ({"env": "random-mdp", "env_option": {"states": [5, 6, 5, 5, 5]}}, "option states of random-mdp"),
         ({"env_option": {"lenght": 1}}, "did you mean 'length'"),
         ({"env_option": {"length": [0.5, 0.6]}}, "length lists 2 values for 5 agents"),
         ({"env_option": {"gravity": float("nan")}}, "gravity must be positive and finite"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import threading
@@ -94,13 +95,13 @@ def test_killed_after_a_row_and_before_its_checkpoint_then_resumed_nothing_is_th
 
 
 def test_one_that_fails_in_the_middle_is_on_record_and_the_run_is_whole(tmp_path, monkeypatch):
-    class Breaks(tensorboard.TensorBoard):
+    class Breaks(tensorboard.Tracker):
         def log(self, round, time, values):
             if round == 2:
                 raise OSError("no space left\non device")
             super().log(round, time, values)
 
-    monkeypatch.setattr(tensorboard, "open_run", Breaks)
+    monkeypatch.setattr(tensorboard, "Tracker", Breaks)
     said = []
 
     class Screen(Progress):
@@ -122,12 +123,12 @@ def test_one_that_fails_in_the_middle_is_on_record_and_the_run_is_whole(tmp_path
 def test_one_that_hangs_is_left_behind_at_the_end(tmp_path, monkeypatch):
     released = threading.Event()
 
-    class Hangs(tensorboard.TensorBoard):
+    class Hangs(tensorboard.Tracker):
         def log(self, round, time, values):
             released.wait(60)
 
-    monkeypatch.setattr(tensorboard, "open_run", Hangs)
-    monkeypatch.setattr(training, "Trackers", lambda *arguments: trackers.Trackers(*arguments, patience=0.1))
+    monkeypatch.setattr(tensorboard, "Tracker", Hangs)
+    monkeypatch.setattr(training, "sending", functools.partial(trackers.sending, patience=0.1))
     assert train(SMALL, out=tmp_path / "run").round == 4
     (event,) = events_of(tmp_path / "run")
     assert event["what"].startswith("tensorboard: it did not take everything in time")
@@ -138,15 +139,16 @@ def test_one_that_hangs_is_left_behind_at_the_end(tmp_path, monkeypatch):
 def test_the_name_of_a_run_is_made_once_before_any_tracker_opens(tmp_path, monkeypatch):
     seen = []
 
-    class Looks(tensorboard.TensorBoard):
-        def __init__(self, folder, config):
-            seen.append((folder.path / "tracking-id").read_text())
-            super().__init__(folder, config)
+    class Looks(tensorboard.Tracker):
+        def __init__(self, folder, config, run_id):
+            seen.append(((folder.path / "tracking-id").read_text(), run_id))
+            super().__init__(folder, config, run_id)
 
-    monkeypatch.setattr(tensorboard, "open_run", Looks)
+    monkeypatch.setattr(tensorboard, "Tracker", Looks)
     train(SMALL, out=tmp_path / "run", rounds=1)
     train(SMALL, out=tmp_path / "run", rounds=2, resume=True)
-    assert seen == [trackers.run_id(RunFolder(tmp_path / "run"))] * 2
+    name = trackers.run_id(RunFolder(tmp_path / "run"))
+    assert seen == [(name, name)] * 2
 
 
 def test_trackers_that_are_unknown_or_not_installed_are_one_line(tmp_path, monkeypatch, capsys):

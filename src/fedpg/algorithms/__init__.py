@@ -14,6 +14,7 @@ from fedpg.algorithms.fednpg import fednpg
 from fedpg.algorithms.fedpg_br import fedpg_br
 from fedpg.algorithms.fedprox import fedprox
 from fedpg.algorithms.fedsvrpg_m import fedsvrpg_m
+from fedpg.algorithms.fedsvrpg_s import fedsvrpg_s
 from fedpg.algorithms.heavy_ball import heavy_ball
 from fedpg.algorithms.local_only import local_only
 from fedpg.algorithms.mfpo import mfpo
@@ -22,7 +23,6 @@ from fedpg.algorithms.pavg import pavg
 from fedpg.algorithms.pavg_exact import pavg_npg, pavg_projected, pavg_softmax
 from fedpg.algorithms.pooled import pooled
 from fedpg.algorithms.scaffold import scaffold
-from fedpg.algorithms.stabilised import fedhapg_s, fedsvrpg_s
 from fedpg.errors import choose, require
 from fedpg.own import call, load
 from fedpg.problem import Problem
@@ -31,7 +31,7 @@ Factory = Callable[..., Algorithm]
 """(problem, **settings) -> algorithm."""
 
 FACTORIES: tuple[Factory, ...] = (
-    fedsvrpg_m, fedhapg_m, fedsvrpg_s, fedhapg_s, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
+    fedsvrpg_m, fedhapg_m, fedsvrpg_s, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
     mfpo, fedavg_m, nharpg, fedpg_br, fedkl, fednpg, fapi, local_only, pooled,
 )  # fmt: skip
 ALGORITHMS = {function.__name__.replace("_", "-"): function for function in FACTORIES}

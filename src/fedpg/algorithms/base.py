@@ -9,7 +9,7 @@ agent. `present` is (N,): 0 marks an agent that is absent in this round. State i
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,16 +52,10 @@ class RoundInfo(NamedTuple):
     drift_sq: jax.Array
 
 
-class LocalUpdate(Protocol):
-    """The agent half of an exchange."""
-
-    def __call__(self, key: jax.Array, shared: Any, agent_state: Any, agent: Any, /) -> tuple[Any, Any, LocalInfo]: ...
-
-
-class Aggregate(Protocol):
-    """The server half of an exchange."""
-
-    def __call__(self, server_state: ServerState, messages: Any, present: jax.Array, /) -> tuple[ServerState, RoundInfo]: ...
+LocalUpdate = Callable[[jax.Array, Any, Any, Any], tuple[Any, Any, LocalInfo]]
+"""The agent half of an exchange: (key, shared, agent_state, agent) -> message, agent_state, LocalInfo."""
+Aggregate = Callable[[ServerState, Any, jax.Array], tuple[ServerState, RoundInfo]]
+"""The server half: (server_state, messages, present) -> server_state, RoundInfo."""
 
 
 def like_params(shared: Any) -> Params:
@@ -158,14 +152,10 @@ def server_lr(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) 
     return global_lr
 
 
-def require_weighted_gradient(name: str, problem: Problem) -> None:
-    """Rejects a problem without importance weights."""
-    require(problem.weighted_gradient is not None, f"{name} needs importance weights, which this problem lacks: use pavg or fedavg-m")
-
-
-def require_hessian_vector(name: str, problem: Problem) -> None:
-    """Rejects a problem without Hessian-vector products."""
-    require(problem.hessian_vector is not None, f"{name} needs Hessian-vector products, which this problem lacks: use pavg or fedavg-m")
+def require_parts(name: str, problem: Problem, *parts: str) -> None:
+    """Rejects a problem that lacks what the algorithm `name` needs: "weighted_gradient", "hessian_vector"."""
+    lacking = [part.replace("_", " ") for part in parts if getattr(problem, part) is None]
+    require(not lacking, f"{name} needs a problem with a {' and a '.join(lacking)}: use pavg or fedavg-m here")
 
 
 def sample_gradient(problem: Problem, key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Params, Any, LocalInfo]:

@@ -52,9 +52,9 @@ def fast_fedpg(
     require(common_batches >= 1, f"common_batches must be at least 1, not {common_batches}")
     global_lr = base.server_lr(local_lr, global_lr, local_steps)
     if correction in ("sample", "recursive"):
-        base.require_weighted_gradient(f"fast-fedpg with correction={correction}", problem)
+        base.require_parts(f"fast-fedpg with correction={correction}", problem, "weighted_gradient")
     elif correction == "hessian":
-        base.require_hessian_vector("fast-fedpg with correction=hessian", problem)
+        base.require_parts("fast-fedpg with correction=hessian", problem, "hessian_vector")
     (mean_gradient,) = base.initial_direction(problem, common_batches)
 
     def init(params: Params) -> tuple[ServerState, AgentState]:

@@ -34,8 +34,7 @@ def fedhapg_m(
         u0_batches: B, batches per agent behind u_0; 0 starts from u_0 = 0.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
-    base.require_weighted_gradient("fedhapg-m", problem)
-    base.require_hessian_vector("fedhapg-m", problem)
+    base.require_parts("fedhapg-m", problem, "weighted_gradient", "hessian_vector")
 
     def init(params: Params) -> tuple[ServerState, Any]:
         return ServerState(Shared(params, params, trees.zeros_like(params))), problem.init_memory()

@@ -106,7 +106,7 @@ def fedpg_br(
             (the mean of the agents' constants), agent0.
     """
     base.server_lr(local_lr, None, local_steps)
-    base.require_weighted_gradient("fedpg-br", problem)
+    base.require_parts("fedpg-br", problem, "weighted_gradient")
     count = local_steps if inner_steps is None else inner_steps
     require(count >= 1, f"inner_steps must be at least 1, not {count}")
     choose("server_environment", server_environment, ("mixture", "centre", "agent0"))

@@ -47,7 +47,7 @@ def fedsvrpg_m(
     if base.is_known(beta) and beta == 1.0:
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name="fedsvrpg-m")
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
-    base.require_weighted_gradient("fedsvrpg-m", problem)
+    base.require_parts("fedsvrpg-m", problem, "weighted_gradient")
 
     def init(params: Params) -> tuple[ServerState, Any]:
         return ServerState(Shared(params, params, trees.zeros_like(params))), problem.init_memory()

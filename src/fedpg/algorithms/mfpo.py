@@ -78,7 +78,7 @@ def mfpo(
     for name, value in (("offset", offset), ("momentum_constant", momentum_constant)):
         require(not base.is_known(value) or value > 0, f"{name} must be positive, not {value}")
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
-    base.require_weighted_gradient("mfpo", problem)
+    base.require_parts("mfpo", problem, "weighted_gradient")
 
     def decay(progress: jax.Array) -> jax.Array:
         """eta_t / local_lr, ()."""

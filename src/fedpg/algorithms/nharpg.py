@@ -64,7 +64,7 @@ def nharpg(
     choose("step", step, ("normalised", "plain"))
     decaying = choose("schedule", schedule, ("constant", "decaying")) == "decaying"
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
-    base.require_hessian_vector("nharpg", problem)
+    base.require_parts("nharpg", problem, "hessian_vector")
 
     def pace(shared: Shared) -> jax.Array:
         return 2.0 / (shared.round + 2.0) if decaying else jnp.ones(())

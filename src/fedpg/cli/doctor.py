@@ -53,31 +53,23 @@ def examine() -> dict[str, Any]:
         present = importlib.util.find_spec(name) is not None
         mend = f"pip install 'fedpg[{extra}]'" if extra else f"pip install {name}"
         packages[name] = {"version": version(name) if present else None, "for": use, "mend": None if present else mend}
-    devices: list[str] = []
-    problem = None
+    devices, problem = [], None
     try:
         import jax
 
         devices = [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
-    except Exception as error:  # a broken accelerator driver can raise anything; the doctor must still speak
+    except Exception as error:  # a broken accelerator driver can raise anything
         problem = str(error).splitlines()[0]
-    return {
-        "fedpg": version("fedpg"),
-        "python": platform.python_version(),
-        "cores": cores(),
-        "devices": devices,
-        "device_problem": problem,
-        "packages": packages,
-    }
+    machine = {"fedpg": version("fedpg"), "python": platform.python_version(), "cores": cores()}
+    return machine | {"devices": devices, "device_problem": problem, "packages": packages}
 
 
 def main(argv: list[str]) -> int:
     """Prints; returns the exit code: 0 if everything that fedpg cannot do without is there."""
     options = parse(DoctorOptions, argv, "fedpg doctor")
     found = examine()
-    broken = found["device_problem"] is not None or any(
-        package["version"] is None for name, package in found["packages"].items() if NEEDS[name][1] is None
-    )
+    missing = [name for name, package in found["packages"].items() if package["version"] is None and NEEDS[name][1] is None]
+    broken = bool(missing or found["device_problem"])
     if options.json:
         print(json.dumps(found))
         return int(broken)

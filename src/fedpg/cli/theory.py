@@ -1,16 +1,14 @@
 """`fedpg theory`: the theorems' beta, step-sizes and B for given constants."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 
 from rich.console import Console
 from rich.table import Table
 
 from fedpg.cli.parse import parse
-from fedpg.theory import Constants, Prescription, prescribe
+from fedpg.theory import ERRATA, Constants, Prescription, prescribe
 from fedpg.theory import constants as k
-from fedpg.theory.errata import applied
 
 
 @dataclass(frozen=True)
@@ -54,25 +52,15 @@ def as_dict(p: Prescription) -> dict[str, object]:
         "bound": p.bound,
         "bound_noise": p.bound_noise,
         "bound_start": p.bound_start,
-        "errata": list(applied(p.algorithm)),
+        "errata": list(ERRATA[p.algorithm]),
     }
 
 
-def _smoothness(p: Prescription) -> Iterator[tuple[str, float, str]]:
+def _smoothness(p: Prescription) -> list[tuple[str, float, str]]:
     """(name, value, meaning) of the constants that the algorithm's theorem uses, the one it ends with last."""
-    c = p.constants
-    yield "C_g", k.C_g(c), "bound on |g|"
-    yield "L", k.L(c), "smoothness of J"
-    if p.algorithm == "fedsvrpg-m":
-        yield "L_g", k.L_g(c), "Lipschitz constant of g"
-        yield "C_w", k.C_w(c), "Var w over squared distance"
-        yield "L1", k.L1(c), "error of u by drift"
-        yield "L2", k.L2(c), "error of u by server step"
-        yield "L3", k.L3(c), "Lipschitz constant of w g"
-        yield "Lbar", k.Lbar(c), "max(L, L1, L2, L3)"
-    else:
-        yield "L4", k.L4(c), "bound on the Hessian estimate"
-        yield "Lhat", k.Lhat(c), "sqrt(2 L^2 + 4 L4^2)"
+    names = ("C_g", "L", "L_g", "C_w", "L1", "L2", "L3", "Lbar") if p.algorithm == "fedsvrpg-m" else ("C_g", "L", "L4", "Lhat")
+    functions = [getattr(k, name) for name in names]
+    return [(name, of(p.constants), of.__doc__.splitlines()[0].partition(":")[0]) for name, of in zip(names, functions, strict=True)]
 
 
 def _print_table(p: Prescription) -> None:
@@ -84,9 +72,8 @@ def _print_table(p: Prescription) -> None:
     table.add_row("sigma", f"{c.sigma:.4g}", "bound on the deviation of g and w g")
     table.add_row("delta", f"{c.delta:.4g}", "J* - J(theta_0)")
     table.add_row("g0", f"{c.g0:.4g}", "mean |grad J_i(theta_0)|^2", end_section=True)
-    rows = list(_smoothness(p))
-    for row, (name, value, meaning) in enumerate(rows, 1):
-        table.add_row(name, f"{value:.4g}", meaning, end_section=row == len(rows))
+    for name, value, meaning in _smoothness(p):
+        table.add_row(name, f"{value:.4g}", meaning, end_section=name in ("Lbar", "Lhat"))
     for name, value in p.conditions.items():
         table.add_row("eta <=", f"{value:.4g}", name + (" (binds)" if name == p.binding else ""), end_section=name == [*p.conditions][-1])
     table.add_row("beta", f"{p.beta:.4g}", "momentum")
@@ -97,4 +84,4 @@ def _print_table(p: Prescription) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print("Numeric constants hidden in the theorem's <~ are taken as 1.")
-    console.print("Errata applied: " + ", ".join(applied(p.algorithm)))
+    console.print("Errata applied: " + ", ".join(ERRATA[p.algorithm]))

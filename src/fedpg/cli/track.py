@@ -44,8 +44,8 @@ def main(argv: list[str]) -> int:
     _, about = checkpoint.read(folder.checkpoint)
     rows = [row for row in read_lines(folder.metrics) if row["round"] <= about["evaluated"]]
     problems: list[str] = []
-    with trackers.Trackers(folder, config, problems.append, patience=None) as sending:
-        sending.send(rows)
+    with trackers.sending(folder, config, problems.append, patience=None) as send:
+        send(rows)
     if problems:
         raise UserError("; ".join(problems))
     Console().print(f"{', '.join(options.to)}: {len(rows)} evaluated rounds are there", highlight=False)

@@ -1,129 +1,169 @@
-"""Every algorithm at equal numbers of trajectories: random MDPs, conflict MDPs and CartPole, each at its best step-size."""
+"""Every algorithm with the same number of trajectories: random MDPs, conflicting MDPs and CartPole, each at its best step-size.
 
-from __future__ import annotations
+Score 0 is the first policy. 1 is 100 steps on CartPole, and on finite MDPs the best J that any method found in that federation with common
+params, at any step-size. Runs that failed count 0.
+"""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedpg.algorithms import Algorithm
-from fedpg.paper import arena_entries as entries
-from fedpg.paper.arena_entries import BY_NAME, CARTPOLE, CARTPOLE_SETTINGS, ENTRIES, GROUNDS, ROOT, make
-from fedpg.paper.arena_scores import Board, Played, pictures, rows, score
-from fedpg.paper.kept import part
-from fedpg.paper.outcome import Outcome, Tell
-from fedpg.paper.table_1 import together
+from fedpg.paper import verdict
+from fedpg.paper.jobs import cached, parallel
+from fedpg.paper.method import METHODS, Method
+from fedpg.paper.results import Plot, Result, Row, Tell, row
+from fedpg.paper.task import Task
+from fedpg.report.statistics import Estimate, interquartile_mean, probability_of_improvement, stratified
 from fedpg.rounds import HEALTHY
-from fedpg.simulate import Simulator
 
-OWN = ("local-only",)
-"""Agents deploy their own params."""
-EXACT = tuple(entry.algorithm for entry in ENTRIES if entry.exact)
+TITLE = "Every algorithm with the same number of trajectories"
+FINITE = Task("finite MDPs", "mixture", local_steps=16, horizon=40, importance="truncated")
+CARTPOLE = Task("CartPole", "cartpole", local_steps=4, horizon=100, discount=0.99, batch=8, baseline="time", importance="truncated")
+ETAS = {FINITE.name: (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), CARTPOLE.name: (1e-3, 3e-3, 1e-2, 3e-2)}
+PARTS = {FINITE.name: ("random MDPs", "conflict MDPs"), CARTPOLE.name: ("CartPole",)}
+"""The tasks of a program; seeds take turns."""
+DRAWS, ROOT = 1000, 61
+ENTRANTS = tuple(name for name in METHODS if name not in ("FedPG-BR", "HARPG"))
+"""All methods; nobody attacks, so that FedPG-BR runs without its filter."""
 
-
-class Scale(NamedTuple):
-    """Attributes:
-    algorithms: who takes part.
-    grounds: where, with the trajectories per agent that everybody has there.
-    tuning, seeds: seeds for choosing a step-size, and those that are reported.
-    threads: programs compiled side by side.
-    """
-
-    algorithms: tuple[str, ...]
-    grounds: dict[str, int]
-    tuning: int
-    seeds: int
-    threads: int
-
-
-SCALES = {
-    "smoke": Scale(("pavg", "fedsvrpg-s", "scaffold"), {"finite": 160}, 3, 6, 1),
-    "full": Scale(tuple(BY_NAME), {"finite": 480, "cartpole": 1920}, 8, 24, 6),
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {"methods": ("PAvg", "FedSVRPG-S", "SCAFFOLD"), "budgets": {FINITE.name: 160}, "tuning": 3, "seeds": 6, "threads": 1},
+    "full": {"methods": ENTRANTS, "budgets": {FINITE.name: 480, CARTPOLE.name: 1920}, "tuning": 8, "seeds": 24, "threads": 6},
 }
 
 
-def play(name: str, ground: str, budget: int, seeds: int) -> dict[str, Played]:
-    """One algorithm at every step-size, on `seeds` seeds of each of a ground's tasks, with at most `budget` trajectories per agent.
+class Played(NamedTuple):
+    """One method on one task, E step-sizes, S seeds of which the first are for choosing among those.
 
-    An initial direction, other exchanges of a round and what a server draws are paid from the budget. Who draws nothing makes as
-    many rounds as PAvg.
+    Attributes:
+        start: what theta_0 is worth, (S,).
+        final: what the last params are worth, (E, S); NaN where a run failed.
+        trajectories, rounds: used by the federation.
     """
-    entry, place = BY_NAME[name], GROUNDS[ground]
-    problem, per_round = place.problem(entry), place.local_steps * place.batch
 
-    def algorithm_of(setting: dict[str, jax.Array]) -> Algorithm:
-        return make(entry, problem, setting["local_lr"], place.local_steps, place.batch)
-
-    def looked_at(round: int) -> np.ndarray:
-        found = engine.evaluate(round)
-        return np.asarray(found.total_return if CARTPOLE in place.tasks else found.objective).mean(axis=1)
-
-    grid = {"local_lr": jnp.asarray(place.local_lrs, float)}
-    with jax.default_matmul_precision("highest"):
-        engine = Simulator(
-            problem, algorithm_of, place.agents_of(seeds), root=ROOT, seeds=seeds * len(place.tasks), settings=grid
-        )  # fmt: skip
-        engine.start()
-        first, start = engine.state().info.usage.trajectories.max(), looked_at(0)
-        engine.advance(0, 1)
-        cost = engine.state().info.usage.trajectories.max() - first
-        rounds = max(1, int((budget * entries.AGENTS - first) // cost) if cost else budget // per_round)
-        engine.advance(1, rounds - 1)
-        state = engine.state()
-        final = np.where(state.failed == HEALTHY, looked_at(rounds), np.nan)
-    shape = len(place.local_lrs), len(place.tasks), seeds
-    final, start, used = final.reshape(shape), start.reshape(shape)[0], float(state.info.usage.trajectories.max())
-    return {task: Played(start[number], final[:, number], used, rounds) for number, task in enumerate(place.tasks)}
+    start: np.ndarray
+    final: np.ndarray
+    trajectories: float
+    rounds: int
 
 
-def run(scale: str, tell: Tell) -> Outcome:
-    """Plays, chooses step-sizes, scores."""
-    size = SCALES[scale]
-    jobs = [(name, ground) for ground in size.grounds for name in size.algorithms if ground == "finite" or not BY_NAME[name].exact]
+def play(method: Method, task: Task, budget: int, seeds: int) -> dict[str, Played]:
+    """A method at every step-size on `seeds` seeds of each part of a task, with at most `budget` trajectories per agent."""
+    etas, parts = ETAS[task.name], PARTS[task.name]
+    sim = task.simulator(method, {"local_lr": etas}, seeds * len(parts))
+    state = sim.init(jax.random.key(ROOT))
+    first = float(state.rows.info.usage.trajectories.max())
 
-    def one(job: tuple[str, str]) -> dict[str, Played]:
-        asked = (*job, size.grounds[job[1]], size.tuning + size.seeds)
-        return part(("arena", asked, GROUNDS[job[1]].local_lrs), lambda: play(*asked))
+    def worth(state: object) -> np.ndarray:
+        scores = sim.evaluate(state)
+        return np.asarray(scores.returns if task.name == CARTPOLE.name else scores.objective).mean(axis=1)
 
-    played = dict(zip(jobs, together(one, jobs, size.threads, lambda job, share: tell(f"{job[0]}, {job[1]}", share)), strict=True))
-    board: Board = {}
-    for ground in size.grounds:
-        for task in GROUNDS[ground].tasks:
-            found = {name: played[name, ground][task] for name, where in jobs if where == ground}
-            best = CARTPOLE_SETTINGS["horizon"] if task == CARTPOLE else None
-            board[task] = score(found, GROUNDS[ground].local_lrs, size.tuning, best, OWN)
-    spent = {
-        f"{name}, {ground}": [each.trajectories, each.rounds]
-        for (name, ground), tasks in played.items()
-        for each in [next(iter(tasks.values()))]
+    start = worth(state)
+    state, info = sim.run(state, 1)
+    cost = float(info.local.usage.trajectories.max())
+    affordable = (budget * task.agents - first) // cost if cost else budget // (task.local_steps * task.batch)
+    rounds = max(1, int(affordable))
+    state, _ = sim.run(state, rounds - 1)
+    final = np.where(np.asarray(state.rows.failed) == HEALTHY, worth(state), np.nan)
+    final, start = (values.reshape(len(etas), seeds, len(parts)) for values in (final, start))
+    return {part: Played(start[0, :, at], final[..., at], first + rounds * cost, rounds) for at, part in enumerate(parts)}
+
+
+class Scored(NamedTuple):
+    """Scores of the reported seeds at the chosen step-size, (S,), and whether that is the smallest or largest of the grid."""
+
+    scores: np.ndarray
+    eta: float
+    edge: bool
+
+
+def normalised(values: np.ndarray, start: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """0 = the first policy, 1 = `best`; a run that failed counts as the first policy."""
+    return np.nan_to_num((values - start) / np.where(best > start, best - start, np.inf), nan=0.0)
+
+
+def score(played: dict[str, Played], etas: tuple[float, ...], tuning: int, most: float | None) -> dict[str, Scored]:
+    """Scores on one task, by method; the first `tuning` seeds choose the step-size, and the others are reported.
+
+    `most` is what a perfect policy gets; None takes, seed by seed, the best that any method found with common params.
+    """
+    common = [np.nanmax([*each.final, each.start], axis=0) for name, each in played.items() if name != "local only"]
+    found = {}
+    for name, each in played.items():
+        best = np.max(common, axis=0) if most is None else np.full_like(each.start, most)
+        scores = normalised(each.final, each.start, best)  # (E, S)
+        at = int(np.argmax(scores[:, :tuning].mean(axis=1)))
+        found[name] = Scored(scores[at, tuning:], etas[at], at in (0, len(etas) - 1))
+    return found
+
+
+def mean_score(scores: list[np.ndarray]) -> Estimate:
+    """The interquartile mean over tasks and seeds."""
+    return stratified(lambda tasks: interquartile_mean(np.concatenate(tasks)), scores, DRAWS)
+
+
+def chance(ours: list[np.ndarray], theirs: list[np.ndarray]) -> Estimate:
+    """The chance to be better, mean over tasks; both have the same seeds, which are drawn together."""
+    pairs = [np.stack(pair, axis=1) for pair in zip(ours, theirs, strict=True)]
+    return stratified(lambda tasks: float(np.mean([probability_of_improvement(*task.T) for task in tasks])), pairs, DRAWS)
+
+
+def table(board: dict[str, dict[str, Scored]]) -> list[Row]:
+    """The rows, best method first; `board` by task, then by method."""
+    methods = list(dict.fromkeys(name for scored in board.values() for name in scored))
+    overall = {name: mean_score([scored[name].scores for scored in board.values() if name in scored]) for name in methods}
+    rows = []
+    for name in sorted(methods, key=lambda name: -float(overall[name].mean)):
+        entered = {task: scored[name] for task, scored in board.items() if name in scored}
+        keys, flags = {"method": name}, ("no trajectories",) if METHODS[name].exact else ()
+        parts = {task: [task] for task in entered}
+        if len(entered) > 1:
+            joint = "all tasks" if len(entered) == len(board) else FINITE.name
+            parts = {joint: list(entered)} | parts
+            rows.append(row("score", overall[name], task=joint, flags=flags, **keys))
+        for task, own in entered.items():
+            edge = ("edge of the grid",) if own.edge else ()
+            rows.append(row("score", mean_score([own.scores]), task=task, eta=own.eta, flags=flags + edge, **keys))
+        if name == "PAvg" or not all("PAvg" in board[task] for task in entered):
+            continue
+        for part, tasks in parts.items():
+            found = chance([board[task][name].scores for task in tasks], [board[task]["PAvg"].scores for task in tasks])
+            compared = {"against": "PAvg", "comparison": ">", "verdict": verdict.above(found, 0.5)}
+            rows.append(row("chance", found, task=part, flags=flags, **keys, **compared))
+    return rows
+
+
+def run(tell: Tell, methods: tuple[str, ...], budgets: dict[str, int], tuning: int, seeds: int, threads: int) -> Result:
+    """Runs the experiment.
+
+    Args:
+        methods: by name; those that draw no trajectories are for finite MDPs only.
+        budgets: trajectories per agent, by program. Everything is paid from them: initial directions, further exchanges and batches, and
+            what a server draws.
+        tuning, seeds: seeds for choosing a step-size, and those that are reported.
+        threads: programs compiled in parallel.
+    """
+    programs = {task.name: task for task in (FINITE, CARTPOLE)}
+    jobs = [(name, task) for task in budgets for name in methods if task == FINITE.name or not METHODS[name].exact]
+
+    def one(name: str, task: str) -> dict[str, Played]:
+        asked = METHODS[name], programs[task], budgets[task], tuning + seeds
+        return cached(("arena", asked, ETAS[task]), lambda: play(*asked))
+
+    found = dict(zip(jobs, parallel(one, jobs, threads=threads, tell=lambda share: tell("arena", share)), strict=True))
+    board = {}
+    for task in budgets:
+        for part in PARTS[task]:
+            played = {name: found[name, task][part] for name, where in jobs if where == task}
+            board[part] = score(played, ETAS[task], tuning, CARTPOLE.horizon if part == CARTPOLE.name else None)
+    spent = {f"{name}, {task}": next(iter(parts.values()))[2:] for (name, task), parts in found.items()}
+    settings = {
+        "tasks": [dataclasses.asdict(task) for task in programs.values()],
+        "etas": ETAS,
+        "root": ROOT,
+        "trajectories and rounds": spent,
     }
-    settings: dict[str, Any] = size._asdict() | {
-        "agents": entries.AGENTS, "heterogeneity": entries.HETEROGENEITY, "beta": entries.BETA, "root": ROOT,
-        "trajectories and rounds": spent, "finite": entries.FINITE_SETTINGS, "cartpole": CARTPOLE_SETTINGS,
-        "local_lrs": {name: GROUNDS[name].local_lrs for name in size.grounds},
-        "local_steps": {name: GROUNDS[name].local_steps for name in size.grounds},
-        "factors": {entry.algorithm: entry.factor for entry in ENTRIES if entry.factor != 1.0},
-        "options": {name: BY_NAME[name].options for name in size.algorithms if BY_NAME[name].options},
-    }  # fmt: skip
-    table = rows(board, EXACT)
-    return Outcome(
-        "arena", "Every algorithm at equal numbers of trajectories", scale, settings, table, NOTES, pictures(table, tuple(board))
-    )
-
-
-NOTES = [
-    "Scores: 0 is the first policy. 1 is 100 steps on CartPole, and on finite MDPs the best J that any algorithm found in that federation "
-    "with common params, at any step-size. Runs that failed count 0. local-only has a policy of its own for each agent, and may pass 1.",
-    "Everybody has the same number of trajectories, whatever they are used for: initial directions, the second exchange of Fast-FedPG, the "
-    "second batch of every step of N-HARPG and what the server of FedPG-BR draws are paid from it, in fewer rounds. Rounds and messages "
-    "are not equal. Algorithms marked 'no trajectories' compute with the agents' whole environments, in as many rounds as PAvg.",
-    "Each algorithm has, on each task, the best step-size of the same grid, chosen on seeds that are not reported. The grid is multiplied "
-    "by a factor where a step does not multiply a gradient (settings). Nothing else was tuned; beta, mu and epochs are one value for all "
-    "tasks. The grid, K and the budget on finite MDPs were set after a look at three algorithms on other seeds (root 60).",
-    "IQM is the mean without the lowest and the highest quarter, over seeds and tasks; intervals by drawing seeds again within each task "
-    "(stratified bootstrap). The chance to be better is over all pairs of runs on a task, mean over tasks.",
-    "FedPG-BR runs without its filter: nobody attacks. FedKL makes ten epochs on every batch. authors-svrpg and authors-hapg are the "
-    "paper's published code with its softmax over time, and a baseline over time where the others' is over states.",
-]
+    plots = [Plot(title=task, quantity="score", x="method", where={"task": task}, series=()) for task in ("all tasks", *board)]
+    return Result(rows=table(board), plots=plots, settings=settings)

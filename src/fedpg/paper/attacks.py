@@ -1,169 +1,121 @@
-"""Three of ten agents attack, in seven ways: what is left of the return, for every way to aggregate PAvg and for FedPG-BR.
+"""Three of ten agents attack, in seven ways: what is left of the return for every robust mean of PAvg and for FedPG-BR.
 
-CartPole. One program holds every attack and every aggregator: which of them a row has is a number among its settings.
+CartPole. One program holds every attack and every robust mean: which of them a row has is a number among its settings.
 """
 
-from __future__ import annotations
-
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg import policies
-from fedpg.algorithms import fedpg_br, pavg
-from fedpg.algorithms.aggregation import NAMES as AGGREGATORS
-from fedpg.algorithms.aggregation import Aggregator, make
-from fedpg.algorithms.base import Algorithm
-from fedpg.algorithms.wrappers import attack as attacks
-from fedpg.algorithms.wrappers.robust import robust
-from fedpg.algorithms.wrappers.tampering import ON_MESSAGES
-from fedpg.envs import worlds
-from fedpg.gradients import dishonest as suspects
-from fedpg.paper.kept import part
-from fedpg.paper.outcome import Outcome, Row, Tell, row
-from fedpg.paper.sweep import cross, sweep
-from fedpg.problem import Problem, policy_gradient
-from fedpg.report.figures import Line, Panel
-from fedpg.report.stats import estimate
+from fedpg.algorithms import Algorithm, fedpg_br, pavg
+from fedpg.algorithms.wrappers import attack, chain, robust
+from fedpg.algorithms.wrappers.attack import NAMES, attacker_count, with_dishonest_agents
+from fedpg.algorithms.wrappers.robust import NAMES as MEANS
+from fedpg.algorithms.wrappers.robust import mean_of
+from fedpg.paper import verdict
+from fedpg.paper.jobs import cached
+from fedpg.paper.method import PAVG
+from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, number, row
+from fedpg.paper.task import Task
+from fedpg.report.statistics import estimate
+from fedpg.runs.sweep import curves, grid
+from fedpg.simulate import simulator
 
-AGENTS, SHARE, LOCAL_STEPS, BATCH = 10, 0.3, 5, 4
-ROOT = 51
-"""Not the root that was looked at when the step-sizes were chosen (50)."""
-LOCAL_LR = {"pavg": 2e-3, "fedpg-br": 1e-3}
-PROBLEM = {"horizon": 100, "discount": 0.99, "batch_size": BATCH, "baseline": "time", "weights": "truncated", "eval_episodes": 16}
-ATTACKS = ("none", *attacks.NAMES)
+TITLE = "CartPole with three attackers among ten agents: return under every attack"
+TASK = Task("CartPole", "cartpole", 10, local_steps=5, horizon=100, discount=0.99, batch=4, baseline="time", importance="truncated",
+            eval_episodes=16, dishonest=True)  # fmt: skip
+SHARE, ROOT = 0.3, 51  # step-sizes were chosen with root 50
+LOCAL_LR = {"PAvg": 2e-3, "FedPG-BR": 1e-3}
+ATTACKS = ("none", *NAMES)
 EVALUATIONS = 4
 ENOUGH, FAILED = 0.9, 0.5
-"""The share of the clean return that must be left, and below which a method has visibly failed."""
+"""The share of the clean return that a method must keep, and below which it has visibly failed."""
 
 
-class Scale(NamedTuple):
-    seeds: int
-    rounds: int
-    heterogeneities: tuple[float, ...]
-    attacks: tuple[str, ...]
-    aggregators: tuple[str, ...]
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "seeds": 2, "rounds": 12, "heterogeneities": (0.0,), "attacks": ("none", "sign-flip", "reward-flip", "fedpg-attack"),
+        "means": ("mean", "trimmed-mean"),
+    },
+    "full": {"seeds": 20, "rounds": 40, "heterogeneities": (0.0, 1.0, 2.0), "attacks": ATTACKS, "means": MEANS},
+}  # fmt: skip
+Found = dict[str, np.ndarray]
+"""Returns of every method for each attack, the first of which is none, (A, S, T); 0 for a seed that failed."""
 
 
-SCALES = {
-    "smoke": Scale(2, 12, (0.0,), ("none", "sign-flip", "reward-flip", "fedpg-attack"), ("mean", "trimmed-mean")),
-    "full": Scale(20, 40, (0.0, 1.0, 2.0), ATTACKS, AGGREGATORS),
-}
+def numbered(which: jax.Array, names: tuple[str, ...]) -> Callable:
+    """Robust mean number `which` of `names`."""
+    return lambda messages, present: jax.lax.switch(which.astype(int), [mean_of(name, SHARE) for name in names], messages, present)
 
 
-class Found(NamedTuple):
-    """Returns of a method for A attacks, the first of them "none", S seeds and T evaluated rounds.
-
-    Attributes:
-        rounds: which, (T,).
-        returns: mean over the agents' true environments, (A, S, T); 0 for a seed that failed.
-        clean: the return without attackers that it is measured by, ().
-    """
-
-    rounds: np.ndarray
-    returns: np.ndarray
-    clean: float
-
-
-def federation(heterogeneity: float) -> tuple[Problem, Callable[[jax.Array], Any]]:
-    """CartPoles of which the first three in ten are attackers; with which attack, the algorithm says."""
-    world = worlds.make_world("cartpole", AGENTS, heterogeneity, {}, "auto")
-    problem = policy_gradient(world.environment, policies.make("auto", world.environment), attackable=True, **PROBLEM)
-    return problem, attacks.suspected(world.agents_of, 1, attacks.attacker_count(SHARE, AGENTS))
-
-
-def besieged(algorithm: Algorithm, number: jax.Array) -> Algorithm:
-    """`algorithm` under attack `number` of `ATTACKS`."""
-    numbers = [[list(kind).index(name) + 1 if name in kind else 0 for name in ATTACKS] for kind in (ON_MESSAGES, suspects.ATTACKS)]
-    on_messages, on_trajectories = jnp.array(numbers)[:, number.astype(int)]
-    return attacks.on_trajectories(attacks.on_messages(algorithm, on_messages, attacks.attacker_count(SHARE, AGENTS)), on_trajectories)
-
-
-def numbered(number: jax.Array, names: tuple[str, ...]) -> Aggregator:
-    """Aggregator `number` of `names`."""
-    return lambda messages, weights: jax.lax.switch(number.astype(int), [make(name, SHARE) for name in names], messages, weights)
-
-
-def measure(chosen: Scale, heterogeneity: float, tell: Callable[[str], None]) -> dict[str, Found]:
-    """Every method, by name, under every attack of the scale."""
-    problem, agents_of = federation(heterogeneity)
-    steps, numbers = {"local_steps": LOCAL_STEPS}, [ATTACKS.index(name) for name in chosen.attacks]
-    rounds = sorted({round(chosen.rounds * i / EVALUATIONS) for i in range(EVALUATIONS + 1)})
+def measure(heterogeneity: float, seeds: int, rounds: int, attacks: tuple[str, ...], means: tuple[str, ...]) -> Found:
+    """Runs every robust mean of PAvg in one program, and FedPG-BR in another."""
+    problem, count, steps = TASK.problem(PAVG), attacker_count(SHARE, TASK.agents), {"local_steps": TASK.local_steps}
+    # The first three of ten are marked as attackers; the algorithm says with which attack.
+    agents = with_dishonest_agents(dataclasses.replace(TASK, heterogeneity=heterogeneity).federation(), "reward-flip", count)
 
     def averaging(setting: dict[str, jax.Array]) -> Algorithm:
-        plain = pavg(problem, local_lr=LOCAL_LR["pavg"], **steps)
-        return besieged(robust(plain, numbered(setting["aggregation"], chosen.aggregators)), setting["attack"])
+        plain = pavg(problem, local_lr=LOCAL_LR["PAvg"], **steps)
+        return chain(plain, robust(numbered(setting["mean"], means)), attack(setting["attack"].astype(int), count))
 
     def filtering(setting: dict[str, jax.Array]) -> Algorithm:
-        return besieged(fedpg_br(problem, local_lr=LOCAL_LR["fedpg-br"], batch=BATCH, **steps), setting["attack"])
+        own = fedpg_br(problem, local_lr=LOCAL_LR["FedPG-BR"], batch=TASK.batch, **steps)
+        return chain(own, attack(setting["attack"].astype(int), count))
 
-    found, every = {}, range(len(chosen.aggregators))
-    for algorithm_of, names in ((averaging, [f"pavg, {name}" for name in chosen.aggregators]), (filtering, ["fedpg-br"])):
-        tell(f"{names[0].split(',')[0]}, heterogeneity {heterogeneity:g}")
-        grid = cross(aggregation=every if len(names) > 1 else [0], attack=numbers)
-        swept = sweep(problem, algorithm_of, agents_of, grid, seeds=chosen.seeds, rounds=rounds, root=ROOT)
-        each = np.nan_to_num(swept.total_return).reshape(len(names), len(numbers), *swept.total_return.shape[1:])
-        clean = float(each[0, 0, :, -1].mean())  # of the plain mean, or of the filter
-        found |= {name: Found(swept.rounds, returns, clean) for name, returns in zip(names, each, strict=True)}
+    found: Found = {}
+    numbers = [ATTACKS.index(name) for name in attacks]
+    for algorithm_of, names in ((averaging, [f"PAvg, {name}" for name in means]), (filtering, ["FedPG-BR"])):
+        settings = {name: jnp.asarray(values, float) for name, values in grid(mean=range(len(names)), attack=numbers).items()}
+        sim = simulator(problem, algorithm_of, agents, seeds=seeds, settings=settings)
+        returns = np.nan_to_num(curves(sim, jax.random.key(ROOT), evaluated(rounds)).returns.mean(-1))
+        found |= dict(zip(names, returns.reshape(len(names), len(numbers), seeds, -1), strict=True))
     return found
 
 
-def run(scale: str, tell: Tell) -> Outcome:
-    """Returns under attack beside the clean one."""
-    chosen, rows, panels = SCALES[scale], [], []
-    for number, heterogeneity in enumerate(chosen.heterogeneities):
-        share = number / len(chosen.heterogeneities)
-        named, say = ("attacks", chosen, heterogeneity), lambda what, share=share: tell(what, share)
-        found = part(named, lambda h=heterogeneity, say=say: measure(chosen, h, say))
-        rows += table(found, chosen.attacks, f"h = {heterogeneity:g}")
-        panels += [_panel(found, chosen.attacks, name, heterogeneity) for name in ("sign-flip", "reward-flip")]
-    settings = {"agents": AGENTS, "attackers": SHARE, "local_steps": LOCAL_STEPS, "local_lr": LOCAL_LR, "root": ROOT} | PROBLEM
-    settings |= chosen._asdict()
-    title = "CartPole with three attackers among ten agents: return under every attack"
-    return Outcome("attacks", title, scale, settings, rows, NOTES, panels)
+def evaluated(rounds: int) -> list[int]:
+    """The rounds after which returns are evaluated."""
+    return sorted({round(rounds * i / EVALUATIONS) for i in range(EVALUATIONS + 1)})
 
 
-def table(found: dict[str, Found], names: tuple[str, ...], where: str) -> list[Row]:
-    """A row for each method and attack; for each method its worst attack; and the two claims."""
-    rows, worst = [], {}
-    for method, (_, returns, clean) in found.items():
-        last = returns[:, :, -1]
-        left = [f"{each.mean() / clean:.0%} of the clean return" for each in last]
-        rows += [
-            row(f"{where}, {method}: {name}", estimate(each), verdict=said) for name, each, said in zip(names, last, left, strict=True)
-        ]
-        at = 1 + int(np.argmin(last[1:].mean(1)))
-        worst[method] = float(last[at].mean() / clean)
-        verdict = "holds: at least 90 %" if worst[method] >= ENOUGH else "does not hold: below 90 %"
-        rows.append(row(f"{where}, {method}: share left under its worst attack, {names[at]}", estimate(last[at] / clean), verdict=verdict))
-    good = [method for method, left in worst.items() if left >= ENOUGH]
-    holds = "fedpg-br" in good and len([method for method in good if method not in ("fedpg-br", "pavg, mean")]) >= 2
-    claim = f"{'holds' if holds else 'does not hold'}: FedPG-BR and at least two robust aggregators"
-    rows.append(Row(f"{where}: methods that keep 90 % under every attack", len(good), len(good), len(good), len(found), verdict=claim))
-    plain = found["pavg, mean"]
-    flipped = estimate(plain.returns[names.index("sign-flip"), :, -1] / plain.clean)
-    rows.append(
-        row(f"{where}: plain mean under sign-flip", flipped, verdict="fails, as it should" if flipped.mean < FAILED else "does not fail")
-    )
-    return rows
+def judge(found: Found, attacks: tuple[str, ...], **keys: Any) -> list[Row]:
+    """A row for each method and attack; for each method its worst attack; and two claims.
+
+    The clean return is that of the plain mean without attackers, for PAvg, and of its own filter without attackers, for FedPG-BR.
+    """
+    rows, kept = [], {}
+    for method, returns in found.items():
+        last, clean = returns[..., -1], float(found[method if method == "FedPG-BR" else "PAvg, mean"][0, :, -1].mean())
+        for name, left in zip(attacks, map(estimate, last), strict=True):
+            rows.append(row("return", left, method=method, attack=name, verdict=verdict.at_least(left, number(ENOUGH * clean)), **keys))
+        worst = 1 + int(np.argmin(last[1:].mean(1)))
+        share = estimate(last[worst] / clean)
+        kept[method] = bool(share.mean >= ENOUGH)
+        rows.append(row("share left", share, method=method, attack=attacks[worst], verdict=verdict.at_least(share, ENOUGH), **keys))
+    robust_means = sum(kept[method] for method in kept if method not in ("FedPG-BR", "PAvg, mean"))
+    claim = verdict.Verdict("holds" if kept["FedPG-BR"] and robust_means >= 2 else "fails", "at least", 3.0)
+    rows.append(exactly("robust methods", sum(kept.values()), len(kept), verdict=claim, **keys))
+    plain = found["PAvg, mean"][..., -1]
+    flipped = estimate(plain[attacks.index("sign-flip")] / plain[0].mean())
+    return [*rows, row("share left", flipped, method="PAvg, mean", attack="sign-flip", verdict=verdict.below(flipped, FAILED), **keys)]
 
 
-def _panel(found: dict[str, Found], names: tuple[str, ...], attack: str, heterogeneity: float) -> Panel:
-    lines = []
-    for method, (rounds, returns, _) in found.items():
-        each = estimate(returns[names.index(attack)])
-        lines.append(Line(method, rounds, each.mean, each.low, each.high))
-    return Panel(f"{attack}, heterogeneity {heterogeneity:g}", "round", "return, mean over agents", lines)
-
-
-NOTES = [
-    "The clean return is that of the plain mean without attackers, for PAvg, and that of its own filter without attackers, for FedPG-BR. "
-    "Returns are over all ten agents' true environments; attackers act in them like everybody else when they are evaluated.",
-    "shuffled-reward does nothing on CartPole, which pays 1 in every step: its row is the clean one. noise and fedpg-attack err in all "
-    "directions alike, which averages out over rounds: in trials the plain mean survived both.",
-    "FedPG-BR measures its thresholds (sigma is not given). Tuning, on other seeds: step-sizes 0.001, 0.002, 0.003 and 0.01 for FedPG-BR, "
-    "where at 0.002 one seed in ten ended in a deterministic policy under noise; 0.002 alone for PAvg; the filter's margin was not varied.",
-]
+def run(tell: Tell, heterogeneities: tuple[float, ...], rounds: int, attacks: tuple[str, ...], **sizes: Any) -> Result:
+    """Runs the experiment; `sizes` are seeds and means."""
+    rows, points, plots = [], [], []
+    for at, heterogeneity in enumerate(heterogeneities):
+        tell(f"heterogeneity {heterogeneity:g}", at / len(heterogeneities))
+        asked, keys = {"rounds": rounds, "attacks": attacks} | sizes, {"task": TASK.name, "heterogeneity": heterogeneity}
+        found = cached(("attacks", heterogeneity, asked), lambda: measure(heterogeneity, **asked))  # noqa: B023
+        rows += judge(found, attacks, **keys)
+        for name in ("sign-flip", "reward-flip"):
+            for method, returns in found.items():
+                values = estimate(returns[attacks.index(name)])
+                points += line("return", values, "round", evaluated(rounds), method=method, attack=name, **keys)
+            where = {"attack": name, "heterogeneity": heterogeneity}
+            plots.append(Plot(title=f"{name}, heterogeneity {heterogeneity:g}", quantity="return", x="round", where=where))
+    settings = {"task": dataclasses.asdict(TASK), "attackers": SHARE, "local_lr": LOCAL_LR, "root": ROOT}
+    return Result(rows=rows, points=points, plots=plots, settings=settings)

@@ -4,143 +4,99 @@ Runs of R rounds for a range of R, each with the steps for its R, as in `speedup
 |grad J(theta_r)|^2. Plain averaging (PAvg) needs eps^(-2).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpg.algorithms import fedhapg_m, fedsvrpg_m, fedsvrpg_s
-from fedpg.paper.fits import power_lines, verdict
-from fedpg.paper.grounds import GROUNDS, Ground
-from fedpg.paper.hindsight import EDGE, MARK, field, over_eps, searches
-from fedpg.paper.laws import SMALL, Law, law, times_fewer
-from fedpg.paper.outcome import Outcome, Row, Tell
-from fedpg.paper.prescribed import BOLD, VARIANTS, Steps
-from fedpg.paper.rates import Measured, measure, weights_at_worst
-from fedpg.report.figures import Line, Panel
+from fedpg.paper import verdict
+from fedpg.paper.fits import bootstrap, cost_of, slope
+from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, FEDSVRPG_S
+from fedpg.paper.rates import BOLDEST, PROBLEMS, Measured, RateProblem, measure, prescriptions
+from fedpg.paper.results import Plot, Result, Row, Tell, line, number, row
+from fedpg.report.statistics import Estimate
 
+TITLE = "Samples against the mean |grad J|^2 they buy"
 PROMISED, TOLERANCE = 1.5, 0.2
-STABILISED_BETA = 0.2
-LEFT_OUT = "FedSVRPG-M, eta as stated"
-"""The variant that is shown in `speedup` only."""
-UNPROMISED = ("PAvg", "FedSVRPG-S")
-NOTES = [
-    "eps is the mean over all R rounds of |grad J(theta_r)|^2, exact, averaged over seeds: what the theorem bounds. Each point is a run of "
-    f"its own R with the steps for it. Slopes: log samples against log 1/eps, over runs with eps below |grad J(theta_0)|^2/{SMALL:g}.",
-    "FedSVRPG-M: beta, lambda and B as the theorem's formulas have them, 1/24 and 162 included, with the problem's own L, S, sigma and "
-    f"Delta; nothing was tuned. bold: lambda {BOLD:g} times larger. PAvg: the lambda that is best for it in theory. See `speedup`.",
-    "random MDP: a softmax policy turns deterministic as it learns, so sigma and S fall and noise vanishes where the theorem assumes it "
-    "stays. The theorem's bound need not be tight there.",
-]
-MORE_NOTES = [
-    "best of ... steps: the fewest samples to each eps over a grid of beta and lambda, chosen afterwards. Where its slope "
-    "is that of the prescribed steps, the slope is the algorithm's own; where it is smaller, the prescription asks for more than needed.",
-    "FedSVRPG-S has no correction: its direction averages fresh gradients, so that it removes the bias of local steps but keeps the "
-    "rate of PAvg. It runs with PAvg's lambda.",
-]
-LEFT_OUT_NOTE = "Left out at this scale: FedHAPG-M, FedSVRPG-S and the search over step-sizes."
-
-
-class Scale(NamedTuple):
-    """Attributes:
-    samples: by name of the ground, the largest N K R; smaller ones by factors of 2.
-    lengths: how many R.
-    seeds: repetitions.
-    more: also other algorithms, and the best of a grid of step-sizes.
-    agents, local_steps: N, K.
-    """
-
-    samples: dict[str, int]
-    lengths: int
-    seeds: int
-    more: bool
-    agents: int = 8
-    local_steps: int = 2
-
-
-SCALES = {
-    "smoke": Scale({"bowls": 32_768, "mdp": 32_768}, 4, 8, more=False),
-    "full": Scale({"bowls": 262_144, "mdp": 262_144}, 7, 24, more=True),
+SMALL = 8.0
+"""Laws are fitted where eps is at most |grad J(theta_0)|^2 over this: above, no method has got anywhere yet."""
+N, K = 8, 2
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {"samples": {"quadratics": 32_768, "random MDP": 32_768}, "lengths": 4, "seeds": 8, "more": False},
+    "full": {"samples": {"quadratics": 262_144, "random MDP": 262_144}, "lengths": 7, "seeds": 24, "more": True},
 }
 
 
-def runs_of(scale: Scale, ground: Ground, samples: int, tell: Callable[[float], None]) -> tuple[dict[str, Steps], dict[str, Measured]]:
-    """Every method on one ground: with which steps, and what came of them."""
-    size = {"agents": scale.agents, "local_steps": scale.local_steps}
-    rounds = np.round(samples * 2.0 ** np.arange(1 - scale.lengths, 1) / (scale.agents * scale.local_steps)).astype(int)
-    parts = {name: make(ground.known, **size, rounds=rounds) for name, make in VARIANTS.items() if name != LEFT_OUT}
-    if not scale.more:
-        return parts, measure(ground, fedsvrpg_m, parts, **size, seeds=scale.seeds, tell=tell)
-    grids = searches(ground.known, **size, rounds=int(rounds[-1]))
-    others = {
-        "FedHAPG-M, bold": parts["FedSVRPG-M, bold"],
-        "FedSVRPG-S": parts["PAvg"]._replace(beta=np.full(len(rounds), STABILISED_BETA)),
-    }
-    programs = [
-        (fedsvrpg_m, parts | grids),
-        *zip((fedhapg_m, fedsvrpg_s), ({name: steps} for name, steps in others.items()), strict=True),
-    ]
-    found = {}
-    for number, (make, own) in enumerate(programs):
-        done = number / len(programs)
-        found |= measure(ground, make, own, **size, seeds=scale.seeds, tell=lambda share: tell(done + share / len(programs)))  # noqa: B023
-    return parts | grids | others, found
+class Law(NamedTuple):
+    """Samples against eps of one method, (G,) each, and the slope of log samples against log 1/eps."""
+
+    samples: np.ndarray
+    eps: np.ndarray
+    slope: Estimate
 
 
-def laws_of(scale: Scale, parts: dict[str, Steps], runs: dict[str, Measured]) -> dict[str, Law]:
-    """The law of every method."""
-    found = {name: law(run, scale.agents, None if name in UNPROMISED else PROMISED) for name, run in runs.items() if MARK not in name}
-    for name in [name for name in runs if MARK in name]:
-        like = found["PAvg" if name.startswith("PAvg") else "FedSVRPG-M, bold"]  # its eps, but for the last, are within reach
-        best = over_eps(field(runs[name], parts[name], scale.agents, scale.local_steps), like.eps[:-1])
-        found[name] = Law(best.samples.value, like.eps[:-1], best.slope, like.promised, EDGE if best.edge else "")
+def measured(on: RateProblem, rounds: np.ndarray, seeds: int, more: bool) -> dict[str, Measured]:
+    """Every method on one problem."""
+    parts = prescriptions(on.constants, N, K, rounds)
+    del parts["FedSVRPG-M, eta as stated"]  # shown in `speedup` only
+    found = measure(on, FEDSVRPG_M, parts, N, K, seeds)
+    if more:
+        slow = parts["PAvg"]._replace(beta=np.full(len(rounds), BETA))
+        found |= measure(on, FEDHAPG_M, {"FedHAPG-M, bold": parts[BOLDEST]}, N, K, seeds)
+        found |= measure(on, FEDSVRPG_S, {FEDSVRPG_S.name: slow}, N, K, seeds)
     return found
 
 
-def rows_of(ground: Ground, laws: dict[str, Law], runs: dict[str, Measured]) -> list[Row]:
-    """Every slope, and what PAvg costs beside bold momentum."""
-    eps, ratio = times_fewer(runs["FedSVRPG-M, bold"], runs["PAvg"])
-    what = f"{ground.name}: samples of PAvg / FedSVRPG-M, bold (eps {eps:.2g})"
-    judged = "momentum needs fewer" if ratio.low > 1.0 else "momentum needs more" if ratio.high < 1.0 else "no clear difference"
-    compared = Row(what, *map(float, ratio[:3]), ratio.seeds, verdict=judged)
-    return [row(ground, name, laws[name]) for name in runs] + [compared]
+def law(run: Measured) -> Law:
+    """Fits the runs that came below |grad J(theta_0)|^2 / SMALL, at least the three longest."""
+    costs, averages = N * run.per_agent, run.averages.T
+    means, start = np.nanmean(averages, axis=0), float(run.running[0, 0, 0])
+    used = slice(len(costs) - max(3, int(np.sum(means <= start / SMALL))), None)
+    return Law(costs[used], means[used], bootstrap(averages[:, used], lambda eps: slope(1.0 / eps, costs[used])))
 
 
-def row(ground: Ground, name: str, one: Law) -> Row:
-    """The slope of one method, beside the promised one."""
-    judged = "for comparison" if one.promised is None else verdict(one.slope, one.promised, TOLERANCE)
-    if one.promised is not None and one.slope.high < one.promised - TOLERANCE:
-        judged = "better than promised"
-    return Row(f"{ground.name}: {name}", *map(float, one.slope[:3]), one.slope.seeds, one.promised, verdict=judged + one.remark)
+def times_fewer(bold: Measured, plain: Measured) -> tuple[float, Estimate]:
+    """The eps of PAvg's longest run, and PAvg's samples to it over those of bold momentum."""
+    count, eps = len(plain.averages), float(np.nanmean(plain.averages[-1]))
+    both = np.concatenate([bold.averages, plain.averages]).T
+
+    def ratio(means: np.ndarray) -> float:
+        return cost_of(plain.per_agent, means[count:], eps) / cost_of(bold.per_agent, means[:count], eps)
+
+    return eps, bootstrap(both, ratio)
 
 
-def panel(ground: Ground, found: dict[str, Law]) -> Panel:
-    """Samples against eps, with fitted lines and one of slope -3/2."""
-    lines = [part for name, one in found.items() for part in power_lines(name, one.eps, one.samples)]
-    first = next(iter(found.values()))
-    lines.append(Line("slope -3/2", first.eps, 0.5 * first.samples[0] * (first.eps / first.eps[0]) ** -PROMISED, style="--"))
-    return Panel(ground.name, "eps: mean over rounds of |grad J|^2", "samples of the federation", lines, x_log=True, y_log=True)
+def judge(on: str, name: str, found: Law) -> tuple[Row, list[Row]]:
+    """The slope of one method beside the promised one, and the points it was fitted to."""
+    keys = {"task": on, "method": name, "N": N, "K": K}
+    certain = Estimate(found.samples, found.samples, found.samples, found.slope.seeds)
+    points = line("samples", certain, "eps", found.eps, **keys)
+    if name in ("PAvg", FEDSVRPG_S.name):  # the theorem promises nothing for these
+        return row("slope in 1/eps", found.slope, flags=("for comparison",), **keys), points
+    ruling = verdict.near(found.slope, PROMISED, TOLERANCE)
+    return row("slope in 1/eps", found.slope, published=PROMISED, verdict=ruling, **keys), points
 
 
-def run(scale: str, tell: Tell) -> Outcome:
-    """The experiment."""
-    chosen = SCALES[scale]
-    rows, panels, constants = [], [], {}
-    for number, (name, samples) in enumerate(chosen.samples.items()):
-        begun = number / len(chosen.samples)
-        tell(f"constants of {name}", begun)
-        ground = GROUNDS[name]()
-        what = f"{ground.name}, N = {chosen.agents}"
-        parts, runs = runs_of(chosen, ground, samples, lambda share: tell(what, begun + share / len(chosen.samples)))  # noqa: B023
-        laws = laws_of(chosen, parts, runs)
-        rows += rows_of(ground, laws, runs)
-        panels.append(panel(ground, laws))
-        constants[name] = ground.known._asdict() | weights_at_worst(
-            [runs[name] for name in laws if laws[name].promised and MARK not in name]
-        )
-    tell("done", 1.0)
-    title = "Samples against the mean |grad J|^2 they buy"
-    notes = [*NOTES, *(MORE_NOTES if chosen.more else [LEFT_OUT_NOTE])]
-    return Outcome("complexity", title, scale, chosen._asdict() | {"constants": constants, "bold": BOLD}, rows, notes, panels)
+def run(tell: Tell, samples: dict[str, int], lengths: int, seeds: int, more: bool) -> Result:
+    """Runs the experiment.
+
+    Args:
+        samples: by problem, the largest N K R; smaller ones by factors of 2.
+        lengths: how many R.
+        seeds: repetitions.
+        more: also FedHAPG-M and FedSVRPG-S.
+    """
+    rows, points, constants = [], [], {}
+    for at, (problem, most) in enumerate(samples.items()):
+        tell(problem, at / len(samples))
+        on, rounds = PROBLEMS[problem](), np.round(most * 2.0 ** np.arange(1 - lengths, 1) / (N * K)).astype(int)
+        runs = measured(on, rounds, seeds, more)
+        for name, found in runs.items():
+            one, own = judge(problem, name, law(found))
+            rows, points = [*rows, one], points + own
+        eps, ratio = times_fewer(runs[BOLDEST], runs["PAvg"])
+        keys = {"task": problem, "method": "PAvg", "against": BOLDEST, "comparison": "/", "eps": number(f"{eps:.2g}")}
+        rows.append(row("samples", ratio, verdict=verdict.above(ratio, 1.0), **keys))
+        constants[problem] = on.constants._asdict() | {"least effective share of weights": float(runs[BOLDEST].ess.min())}
+    given = {"quantity": "samples", "x": "eps", "x_log": True, "y_log": True, "fit": True, "slope": -PROMISED}
+    plots = [Plot(title=problem, where={"task": problem, "against": ""}, **given) for problem in samples]
+    return Result(rows=rows, points=points, plots=plots, settings={"N": N, "K": K, "constants": constants})

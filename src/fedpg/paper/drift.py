@@ -1,140 +1,191 @@
-"""Many local steps on agents that conflict: what every algorithm makes of a step-size, and where it settles without noise."""
+"""Many local steps on agents that conflict: J of every algorithm for each step-size, and where it settles without noise.
 
-from __future__ import annotations
+J comes as an array (E, S): E step-sizes in rising order, S seeds with common random numbers, so that differences are paired.
+A seed that failed is NaN and left out of what it would have entered.
+"""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fedpg.paper import drift_table, floor_law, floors
-from fedpg.paper.conflict import BATCH, BETA, DISCOUNT, HESSIAN, HORIZON, PLAIN, STABLE, TUNED_ON, Method, Task, objectives
-from fedpg.paper.drift_table import MANY, VARIANTS, Found
-from fedpg.paper.kept import part
-from fedpg.paper.outcome import Outcome, Row, Tell
+from fedpg.paper import fixed_points, verdict
+from fedpg.paper.fixed_points import DOORS, QUADRATICS, VARIANTS
+from fedpg.paper.method import BETA, FEDHAPG_M, FEDHAPG_S, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, PAVG, Method
+from fedpg.paper.results import Plot, Result, Row, Tell, line, over_seeds, row
+from fedpg.paper.task import Task, measure
+from fedpg.report.statistics import Estimate
+from fedpg.runs.sweep import grid
+from fedpg.theory import initial_batches
 
-ROOT = 0
-PRINTED = Method("FedSVRPG-M", "fedsvrpg-m")
-RIVALS = (
-    PRINTED, Method("FedSVRPG-M, truncated", "fedsvrpg-m", weights="truncated"),
-    Method("FedHAPG-M", "fedhapg-m"), Method("heavy ball", "heavy-ball"), HESSIAN,
-)  # fmt: skip
-LOOKS_BACK = (
-    *(Method(f"FedSVRPG-S, {lookback}", lookback=lookback) for lookback in ("memory", "sample", "fitted")),
-    Method("FedHAPG-S, sample", "fedhapg-s", lookback="sample"),
+TITLE = "Many local steps on agents that conflict"
+CONFLICT, MANY = Task("conflict"), 32
+"""The task, and the K at which all methods are compared."""
+LOSS, LEAD, KEPT = 1.0, 1.0, 0.1
+"""Where PAvg has lost LOSS from its best J, a variant must lead by LEAD and have lost less than KEPT from its own."""
+RIVALS = (FEDSVRPG_M.but("FedSVRPG-M, truncated", importance="truncated"), FEDHAPG_M, HEAVY_BALL)
+LOOKBACKS = (
+    *(FEDSVRPG_S.but(f"FedSVRPG-S, {name}", {"lookback": name}) for name in ("memory", "sample", "fitted")),
+    FEDHAPG_S.but("FedHAPG-S, sample", {"lookback": "sample"}),
 )
-NO_BASELINE = tuple(
-    dataclasses.replace(method, label=f"{method.label}, no baseline", baseline="none") for method in (STABLE, HESSIAN, *LOOKS_BACK)
-)
-
-
-class Size(NamedTuple):
-    """Attributes:
-    rounds: R; there is an early look at 3/10 of them.
-    seeds, etas: of the comparison with sampled gradients.
-    local_steps: K, MANY among them.
-    rivals, ablation: what runs beside PAvg and FedSVRPG-S at K = MANY.
-    betas: of FedSVRPG-S there, besides 0.2 and 1.
-    floor_seeds, floor_rounds, floor_betas: with exact gradients.
-    floor_steps: other K, for PAvg.
-    places: what is measured with exact gradients: problem, algorithms.
-    """
-
-    rounds: int
-    seeds: int
-    etas: tuple[float, ...]
-    local_steps: tuple[int, ...]
-    rivals: tuple[Method, ...]
-    ablation: tuple[Method, ...]
-    betas: tuple[float, ...]
-    floor_seeds: int
-    floor_rounds: int
-    floor_betas: tuple[float, ...]
-    floor_steps: tuple[int, ...]
-    places: tuple[tuple[floors.Place, tuple[str, ...]], ...]
-
-
-BOTH = (floors.PRINTED, floors.STABLE)
-SIZES = {
-    "smoke": Size(
-        100, 8, (0.001, 0.01, 0.0316, 0.1), (MANY,), (), (), (),
-        8, 200, (0.1, 0.3, 1.0), (), ((floors.BOWLS, BOTH), (floors.DOORS, BOTH[1:])),
-    ),
-    "full": Size(
-        100, 64, tuple(np.logspace(-3, -1, 9)), (1, 8, MANY, 64), RIVALS, LOOKS_BACK + NO_BASELINE, (0.05, 0.5),
-        64, 1600, (0.03, 0.1, 0.3, 1.0), (2, 32), ((floors.BOWLS, tuple(floors.ALGORITHMS)), (floors.DOORS, tuple(floors.ALGORITHMS))),
-    ),
+BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, PAVG, FEDHAPG_S, *LOOKBACKS))
+AGAINST_PAVG = {"against": "PAvg", "comparison": "-"}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "rounds": 100, "seeds": 8, "etas": (0.001, 0.01, 0.0316, 0.1), "local_steps": (MANY,), "ablation": False,
+        "rest": {"rounds": 200, "seeds": 8, "betas": (0.1, 0.3, 1.0)}, "other_steps": (),
+    },
+    "full": {
+        "rounds": 100, "seeds": 64, "etas": tuple(np.logspace(-3, -1, 9)), "local_steps": (1, 8, MANY, 64), "ablation": True,
+        "rest": {"rounds": 1600, "seeds": 64, "betas": (0.03, 0.1, 0.3, 1.0)}, "other_steps": (2, 32),
+    },
 }  # fmt: skip
-NOTES = [
-    f"Tuning set, named because a win on it proves little: {TUNED_ON}. What was not looked at: `held-out`.",
-    "All algorithms see the same agents and random numbers; differences are paired by seed. Importance weights are those of the whole "
-    "trajectory unless it says truncated. PAvg is run as FedSVRPG-S with beta = 1: the same numbers, in the same program.",
-    floor_law.NOTE,
-    "Doors: a corridor in which every agent needs another action to pass, so that the best common policy is stochastic and J has its "
-    "peak at finite logits; on `conflict` it lies at infinity, where grad J vanishes for everybody.",
-]
+
+Found = dict[tuple[str, float], np.ndarray]
+"""J by method and beta, axes (evaluated rounds, E, S); the last entry is after the last round."""
 
 
-def labels(method: Method) -> list[str]:
-    """What to call a method at each of its betas."""
-    named = {BETA: method.label, PLAIN: method.label.replace(STABLE.label, "PAvg")}
-    return [named.get(beta, f"{method.label}, beta={beta:g}") for beta in method.betas]
+def means(objective: np.ndarray) -> np.ndarray:
+    """Mean over seeds for each step-size, (E,); -inf where all seeds failed."""
+    return np.nan_to_num(over_seeds(objective).mean, nan=-np.inf)
 
 
-def programs(size: Size) -> list[tuple[Method, int]]:
-    """What is run with sampled gradients: method and K."""
-    at_many = (dataclasses.replace(STABLE, betas=STABLE.betas + size.betas), *size.rivals, *size.ablation)
-    return [(method, k) for k in size.local_steps for method in (at_many if k == MANY else (STABLE, HESSIAN, PRINTED))]
+def best(objective: np.ndarray) -> int:
+    """The index of the step-size with the highest mean.
+
+    >>> best(np.array([[1.0, 1.0], [3.0, 4.0], [np.nan, 3.0]]))
+    1
+    """
+    return int(np.argmax(means(objective)))
 
 
-def sampled(size: Size, tell: Tell, until: float) -> Found:
-    """J by (label, K), axes (early and last round, E, S); only PAvg and the variants are looked at twice."""
-    found, listed = {}, programs(size)
-    for number, (method, k) in enumerate(listed):
-        what, task = f"{method.label}, K={k}", Task(local_steps=k, rounds=size.rounds)
-        looks = (max(1, 3 * size.rounds // 10), size.rounds) if method.label in VARIANTS else (size.rounds,)
-        tell(what, until * number / len(listed))
-        objective = objectives(task, method, np.array(size.etas), seeds=size.seeds, root=ROOT, rounds=looks)
-        found |= {(label, k): values.swapaxes(0, 1) for label, values in zip(labels(method), objective, strict=True)}
-    return found
+def first_loss(objective: np.ndarray, amount: float) -> int | None:
+    """The first step-size beyond the best at which the mean has lost `amount`; None if there is none.
+
+    >>> first_loss(np.array([[1.0], [5.0], [4.8], [3.0], [0.0]]), 1.0)
+    3
+    """
+    mean, top = means(objective), best(objective)
+    beyond = np.flatnonzero(mean[top:] <= mean[top] - amount)
+    return top + int(beyond[0]) if len(beyond) else None
 
 
-def floor(place: floors.Place, name: str, betas: tuple[float, ...], **given: int) -> floors.Floors:
-    """`floors.measure`, kept until the experiment is done."""
-    return part(("floors", place.label, name, betas, given), lambda: floors.measure(place, name, betas, **given))
+def loss(objective: np.ndarray, at: int) -> Estimate:
+    """What step-size number `at` loses from the best one, paired."""
+    return over_seeds(objective[best(objective)] - objective[at])
 
 
-def settled(size: Size, tell: Tell, since: float) -> tuple[dict[str, dict[str, floors.Floors]], list[Row], list[str]]:
-    """Floors with exact gradients by problem and algorithm, what they say, and how still they stood."""
-    found, rows, notes = {}, [], []
-    for number, (place, names) in enumerate(size.places):
-        tell(f"floors on {place.label}", since + (1.0 - since) * number / len(size.places))
-        given = {"rounds": size.floor_rounds, "seeds": size.floor_seeds, "root": ROOT}
-        extra = {floors.MEMORY: (0.0,)}  # who moves along its own gradient by beta only must have another use for it
-        one = {name: floor(place, name, size.floor_betas + extra.get(name, ()), **given) for name in names}
-        more = [floor(place, floors.STABLE, (1.0,), local_steps=k, **given) for k in size.floor_steps]
-        rows += floor_law.law(place.label, one) + [floor_law.same_length(place.label, one[floors.STABLE], other) for other in more]
-        moved = max(floor.unsettled for floor in (*one.values(), *more))
-        notes.append(f"Floors on {place.label} changed by at most {moved:.1g} of themselves over the last tenth of the run.")
-        found[place.label] = one
-    return found, rows, notes
+def at_worst(etas: np.ndarray, ours: np.ndarray, theirs: np.ndarray, **keys: Any) -> Row:
+    """The lowest paired difference. The verdict is on all step-sizes: one that is clearly worse is enough to fail."""
+    differences = [over_seeds(each) for each in ours - theirs]
+    at = int(np.nanargmin([found.mean for found in differences]))
+    ruling = verdict.not_worse(differences)
+    return row("objective at the worst eta", differences[at], eta=float(etas[at]), verdict=ruling, **AGAINST_PAVG, **keys)
 
 
-def run(scale: str, tell: Tell) -> Outcome:
-    """The experiment."""
-    size = SIZES[scale]
-    etas, found = np.array(size.etas), sampled(size, tell, until=0.8)
-    exact, exact_rows, exact_notes = settled(size, tell, since=0.8)
-    rows, notes = drift_table.rows(etas, found)
-    if missing := [method.label for method in RIVALS if (method.label, MANY) not in found]:
-        notes.append(f"Left out at this scale: {'; '.join(missing)}; the ablation; other K.")
-    settings = {
-        "env": "conflict", "agents": Task().agents, "heterogeneity": Task().heterogeneity, "horizon": HORIZON, "discount": DISCOUNT,
-        "batch": BATCH, "baseline": STABLE.baseline, "rounds": size.rounds, "beta": BETA, "seeds": size.seeds, "root": ROOT,
-        "local_lr": etas, "local_steps": list(size.local_steps), "global_lr": "eta K", "u0": "-M: ceil(K/(R beta^2)) batches",
-        "exact": {"local_steps": floors.LOCAL_STEPS, "rounds": size.floor_rounds, "seeds": size.floor_seeds, "betas": size.floor_betas},
-    }  # fmt: skip
-    panels = drift_table.pictures(etas, found, [label for method in (STABLE, *size.rivals) for label in labels(method)])
-    panels += floor_law.pictures(exact)
-    title = "Many local steps on agents that conflict"
-    return Outcome("drift", title, scale, settings, rows + exact_rows, NOTES + notes + exact_notes, panels)
+def at_best(etas: np.ndarray, ours: np.ndarray, theirs: np.ndarray, **keys: Any) -> Row:
+    """The difference of both methods at their own best step-sizes, paired."""
+    one, other = best(ours), best(theirs)
+    found, steps = over_seeds(ours[one] - theirs[other]), {"eta": float(etas[one]), "against_eta": float(etas[other])}
+    return row("best objective", found, verdict=verdict.above(found), **steps, **AGAINST_PAVG, **keys)
+
+
+def own_best(etas: np.ndarray, objective: np.ndarray, **keys: Any) -> Row:
+    """J of a method at its best step-size."""
+    top = best(objective)
+    return row("best objective", over_seeds(objective[top]), eta=float(etas[top]), **keys)
+
+
+def objectives(
+    task: Task, method: Method, etas: Any, seeds: int, root: int, rounds: tuple[int, ...], betas: tuple[float, ...] = ()
+) -> Found:
+    """J of a method after `rounds`, for the given beta; (T, E, S) each."""
+    betas, printed = betas or (1.0 if method.algorithm == "pavg" else BETA,), method.algorithm in ("fedsvrpg-m", "fedhapg-m")
+    start = {"u0_batches": initial_batches(task.local_steps, task.rounds, BETA)} if printed else {}
+    found = measure(task, method, grid(beta=betas, local_lr=etas), seeds=seeds, root=root, rounds=rounds, **start).objective
+    by_beta = np.moveaxis(found.reshape(len(betas), len(etas), seeds, len(rounds)), -1, 1)
+    return {(method.name, beta): each for beta, each in zip(betas, by_beta, strict=True)}
+
+
+def drawn(etas: np.ndarray, found: Found, **keys: Any) -> list[Row]:
+    """J after the last round against eta."""
+    lines = (line("objective", over_seeds(each[-1]), "eta", etas, method=name, beta=beta, **keys) for (name, beta), each in found.items())
+    return [point for one in lines for point in one]
+
+
+def failures(found: dict[str, np.ndarray]) -> list[str]:
+    """A note with the number of failed runs, if there are any."""
+    counted = {name: int(np.isnan(values).sum()) for name, values in found.items() if np.isnan(values).any()}
+    return [f"Runs that ended in numbers that are not finite, and are left out: {counted}."] if counted else []
+
+
+def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, int]) -> list[Row]:
+    """The variants against PAvg at one K; at K = MANY also early, where PAvg has lost LOSS, and J of every method."""
+    rows, plain, many = [], found["PAvg", 1.0], local_steps == MANY
+    at = first_loss(plain[-1], LOSS) if many else None
+    keys: dict[str, Any] = {"task": CONFLICT.name, "K": local_steps, "round": rounds[-1]}
+    there = {} if at is None else {"eta": float(etas[at])}
+    for name in (method.name for method in (FEDSVRPG_S, FEDHAPG_S) if (method.name, BETA) in found):
+        ours, named = found[name, BETA], keys | {"method": name, "beta": BETA}
+        rows += [at_worst(etas, ours[-1], plain[-1], **named), at_best(etas, ours[-1], plain[-1], **named)]
+        if many:
+            rows.append(at_worst(etas, ours[0], plain[0], **named | {"round": rounds[0]}))
+        if at is not None:
+            lead, lost = over_seeds(ours[-1][at] - plain[-1][at]), loss(ours[-1], at)
+            rows.append(row("objective", lead, verdict=verdict.above(lead, LEAD), **AGAINST_PAVG, **named, **there))
+            rows.append(row("loss", lost, verdict=verdict.below(lost, KEPT), **named, **there))
+    if at is not None:
+        rows.append(row("loss", loss(plain[-1], at), method="PAvg", beta=1.0, **keys, **there))
+    for (name, beta), values in found.items() if many else ():
+        rows.append(own_best(etas, values[-1], method=name, beta=beta, **keys))
+        rows += [row("objective", over_seeds(values[-1][at]), method=name, beta=beta, **keys, **there)] if at is not None else []
+    return rows
+
+
+def plots(ablation: bool) -> list[Plot]:
+    """J against eta: all methods at K = MANY, FedSVRPG-S and PAvg at every K, the ablation, and without a baseline."""
+    plain, betas, given = {"against": ""}, {"beta": [BETA, 1.0]}, {"quantity": "objective", "x": "eta", "x_log": True}
+    compared = [FEDSVRPG_S.name, "PAvg", FEDSVRPG_M.name, *(method.name for method in RIVALS), FEDHAPG_S.name]
+    lookbacks, bare = ([FEDSVRPG_S.name, *(method.name for method in own)] for own in (LOOKBACKS, BARE))
+    many = plain | {"K": MANY}
+    drawn = [
+        Plot(title=f"Sampled gradients, K = {MANY}", where=many | betas | {"method": compared}, **given),
+        Plot(title="Sampled gradients, any K", where=plain | betas | {"method": compared[:2]}, series=("method", "K"), **given),
+        Plot(title=f"Ablation, K = {MANY}", where=many | {"method": lookbacks}, series=("method", "beta"), **given),
+        Plot(title=f"Without a baseline, K = {MANY}", where=many | betas | {"method": bare}, **given),
+    ]
+    return drawn if ablation else drawn[:1]
+
+
+def run(
+    tell: Tell, rounds: int, seeds: int, etas: tuple[float, ...], local_steps: tuple[int, ...], ablation: bool, rest: dict[str, Any],
+    other_steps: tuple[int, ...],
+) -> Result:  # fmt: skip
+    """Runs the experiment.
+
+    Args:
+        rounds: R; methods are also evaluated after 3/10 of them.
+        seeds, etas: with sampled gradients.
+        local_steps: every K, MANY among them.
+        ablation: run rivals, lookbacks, other beta and no baseline at K = MANY, FedHAPG-S and FedSVRPG-M at every K.
+        rest: rounds, seeds and betas with exact gradients.
+        other_steps: other K of PAvg with exact gradients.
+    """
+    rows, points, notes, everything = [], [], [], {}
+    for k in local_steps:
+        found: Found = {}
+        task, early = dataclasses.replace(CONFLICT, local_steps=k, rounds=rounds), max(1, 3 * rounds // 10)
+        methods = (PAVG, FEDSVRPG_S, FEDHAPG_S, FEDSVRPG_M) if ablation else (PAVG, FEDSVRPG_S)
+        methods += (*RIVALS, *LOOKBACKS, *BARE) if ablation and k == MANY else ()
+        for number, method in enumerate(methods):
+            tell(f"{method.name}, K={k}", 0.8 * (local_steps.index(k) + number / len(methods)) / len(local_steps))
+            betas = (BETA, 0.05, 0.5) if method is FEDSVRPG_S and ablation and k == MANY else ()
+            found |= objectives(task, method, etas, seeds, 0, (early, rounds), betas)
+        rows += judge(np.array(etas), found, k, (early, rounds))
+        points += drawn(np.array(etas), found, task=CONFLICT.name, K=k, round=rounds)
+        everything |= {f"{name}, beta {beta:g}, K={k}": each[-1] for (name, beta), each in found.items()}
+    for place in (QUADRATICS, DOORS):
+        tell(f"exact gradients on {place.task.name}", 0.8 if place is QUADRATICS else 0.9)
+        own, more, note = fixed_points.measured(place, VARIANTS if ablation else VARIANTS[:2], other_steps, **rest)
+        rows, points, notes = rows + own, points + more, [*notes, note]
+    return Result(rows=rows, points=points, plots=plots(ablation) + fixed_points.plots(rest["betas"]), notes=failures(everything) + notes)

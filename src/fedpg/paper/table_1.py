@@ -1,148 +1,218 @@
-"""The paper's Table 1, measured: exactness, local updates, heterogeneity, speed-up in N, and what every system sends and draws."""
+"""Table 1 of the paper, measured: exactness, local updates, heterogeneity, speed-up in N, and what every method sends and draws.
 
-from __future__ import annotations
+Fixed points are measured on `doors` with exact gradients: on the conflict family the best common policies are deterministic, and
+|grad J|^2 falls forever on the way to them. At a constant step-size noise settles at c eta N^-p plus what local steps leave. To come down
+to a given eps a federation may take steps that grow as N^p, and needs N^-p as many trajectories per agent: p is the exponent of the
+speed-up.
+"""
 
-import concurrent.futures
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
+import msgspec
 import numpy as np
 
-from fedpg import communication as traffic
 from fedpg import policies, trees
+from fedpg.communication import measure as communication
 from fedpg.envs import tabular
-from fedpg.exact_problem import exact_problem
-from fedpg.paper import table_1_floors, table_1_speedup
-from fedpg.paper.doors import doors
-from fedpg.paper.kept import part
-from fedpg.paper.outcome import Outcome, Tell
-from fedpg.paper.processes import side_by_side
-from fedpg.paper.table_1_floors import Floor
-from fedpg.paper.table_1_rows import EXACT, PLAIN, Counted, Found, pictures, rows_of
-from fedpg.paper.table_1_speedup import Wandering
-from fedpg.paper.table_1_systems import BETA, BY_LABEL, PATH, SOURCE, make
+from fedpg.paper import verdict
+from fedpg.paper.fits import bootstrap, geometric, slope
+from fedpg.paper.jobs import parallel
+from fedpg.paper.method import METHODS, PAVG, Method
+from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
+from fedpg.paper.task import Task, doors, measure
+from fedpg.problem import exact_policy_gradient
+from fedpg.runs.sweep import Curves
 
+TITLE = "Table 1, measured"
+SOURCE = "Wang et al., Momentum for the Win, ICML 2024, Table 1"
+AT_REST = Task("doors", "doors", 3, exact=True)
+NOISY = Task("doors", "doors", 3, local_steps=8, horizon=20)
+PATH, SERVER = 0.4, 5.0
+"""With exact gradients: eta K, the same for every K, and lambda, which decides how soon a method settles but not where."""
+STEPS = {"FedPG-BR": {"local_lr": SERVER}, "FedPG-BR, no filter": {"local_lr": SERVER}, "FAPI": {"local_lr": 0.05},
+         "FedNPG": {"local_lr": 1.0}}  # fmt: skip
+"""Methods whose steps at rest are others: FedPG-BR's server makes K steps, and FAPI and FedNPG make no local ones."""
+ETAS = (0.04, 0.32)
+"""With sampled gradients: short steps, where noise is all there is, and long ones, where it is not."""
+EVALUATIONS = 12
+"""Evaluations in the last half of a run, over which |grad J|^2 is averaged."""
+LOST = 1e3
+"""A run that failed counts as this many times the |grad J|^2 of the start."""
 WIDE = (20, 50)
 """States and actions of the policy whose messages are counted: d = 1000, so that a single number more does not show."""
-Job = TypeVar("Job")
-Result = TypeVar("Result")
+ROOT = 40
+EXACT, ENOUGH, TOLERANCE, LEAST = 1e-12, 0.9, 0.15, 1e-32
+"""|grad J|^2 below this share of the start's is exact; the share of the best gain in J that supports heterogeneity; how far an interval
+may be from the published exponent; and what ratios take 0 for."""
 
 
-class Scale(NamedTuple):
-    """Attributes:
-    systems: by label.
-    local_steps: K of the floors; the largest decides.
-    floor_rounds, floor_seeds: with exact gradients.
-    noisy: the systems whose speed-up is measured; those that draw nothing have none.
-    agents, rounds, seeds: of the speed-up.
-    processes, threads: side by side, floors on the CPU and speed-ups on whatever JAX has.
+class Claim(NamedTuple):
+    """A row of the paper's Table 1.
+
+    Attributes:
+        exact: whether CONVERGENCE says that |grad J|^2 comes down to 0; None for "asymptotic".
+        exponent: p of "N^p times faster"; 0 for "No speedup".
+        local_updates: its column LU.
+        heterogeneity: its column HETER.
     """
 
-    systems: tuple[str, ...]
-    local_steps: tuple[int, ...]
-    floor_rounds: int
-    floor_seeds: int
-    noisy: tuple[str, ...]
-    agents: tuple[int, ...]
-    rounds: int
-    seeds: int
-    processes: int
-    threads: int
+    exact: bool | None
+    exponent: float
+    local_updates: bool
+    heterogeneity: bool
 
 
-SCALES = {
-    "smoke": Scale((PLAIN, "FedSVRPG-M", "Fast-FedPG"), (8,), 150, 4, (PLAIN,), (3, 6, 12), 64, 6, 1, 1),
-    "full": Scale(tuple(BY_LABEL), (1, 8), 8000, 12, tuple(BY_LABEL), (3, 6, 12, 24, 48), 400, 24, 8, 4),
+CLAIMS = {
+    "PAvg": Claim(False, 0.0, True, True),
+    "FedKL": Claim(None, 0.0, False, True),
+    "FedPG-BR": Claim(True, 2.0 / 3.0, False, False),
+    "FAPI": Claim(False, 0.0, False, True),
+    "FedSVRPG-M": Claim(True, 1.0, True, True),
+    "FedHAPG-M": Claim(True, 1.0, True, True),
 }
+LEFT_OUT = ("heavy ball", "N-HARPG", "local only", "pooled", "PAvg, exact", "PAvg, projected")
+"""HARPG takes N-HARPG's place, whose steps of constant length settle nowhere. PAvg with exact gradients is PAvg here, and the gradient of
+projected PAvg is one in probabilities, which cannot be compared."""
+EVERYBODY = tuple(name for name in METHODS if name not in LEFT_OUT)
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "methods": ("PAvg", "FedSVRPG-M", "Fast-FedPG"), "local_steps": (8,), "rest": (150, 4), "noisy": ("PAvg",), "agents": (3, 6, 12),
+        "noise": (64, 6), "processes": 1, "threads": 1,
+    },
+    "full": {
+        "methods": EVERYBODY, "local_steps": (1, 8), "rest": (8000, 12), "noisy": EVERYBODY, "agents": (3, 6, 12, 24, 48),
+        "noise": (400, 24), "processes": 8, "threads": 4,
+    },
+}  # fmt: skip
 
 
-def counted(label: str) -> Counted:
-    """What the engine counts for one system, from the types of its messages; nothing is run."""
-    system, (states, actions), agents = BY_LABEL[label], WIDE, 2
+class Rest(NamedTuple):
+    """A method with exact gradients at rounds 0, 9R/10 and R, also with identical agents, and how far agents moved in the first round."""
+
+    different: Curves
+    identical: Curves
+    drift: float
+
+
+def settle(name: str, local_steps: int, rounds: int, seeds: int) -> Rest:
+    """Runs one method in double precision."""
+    task, when = dataclasses.replace(AT_REST, local_steps=local_steps), [0, 9 * rounds // 10, rounds]
+    steps = {"local_lr": PATH / local_steps, "global_lr": SERVER} | STEPS.get(name, {})
+    settings = {"local_lr": [steps.pop("local_lr")]}
+    twins = dataclasses.replace(task, options={"identical": True})
+    found = [measure(each, METHODS[name], settings, seeds=seeds, root=ROOT, rounds=when, **steps) for each in (task, twins)]
+    sim = task.simulator(METHODS[name], settings, 1, **steps)
+    _, info = sim.run(sim.init(jax.random.key(ROOT)), 1)  # at the fixed point all agents stand still
+    return Rest(*found, float(info.latest.drift_sq[0]))
+
+
+def wander(name: str, counts: tuple[int, ...], rounds: int, seeds: int) -> list[Curves]:
+    """Runs one method for every N and step-size, one trajectory per local step; evaluated at round 0 and in the last half."""
+    when = [0, *np.unique(np.linspace(rounds / 2, rounds, EVALUATIONS).astype(int))]
+    tasks = [dataclasses.replace(NOISY, agents=count) for count in counts]
+    return [measure(task, METHODS[name], {"local_lr": ETAS}, seeds=seeds, root=ROOT, rounds=when) for task in tasks]
+
+
+def sent(method: Method) -> dict[str, float]:
+    """Floats per agent and round in multiples of d, and exchanges per round, from the types of the messages; nothing is run."""
+    (states, actions), agents, key = WIDE, 2, jax.random.key(0)
     environment = tabular.environment("doors", states, actions)
-    problem = exact_problem(environment, policies.make(system.policy, environment), discount=0.9)
-    algorithm, key = make(system, problem, local_lr=0.1, local_steps=8), jax.random.key(0)
-    sent = traffic.measure(problem, algorithm, doors(key, agents, states, actions))
+    problem = exact_policy_gradient(environment, policies.make(method.policy, environment), discount=0.9)
+    algorithm = method.make(problem, local_lr=0.1, local_steps=8)
+    counted = communication(problem, algorithm, doors(key, agents, states, actions))
     size = trees.size(problem.init_params(key)) * agents
-    return Counted(sent.round_up / size, sent.round_down / size, 1 + len(algorithm.prelude))
+    return {"floats up": counted.round_up / size, "floats down": counted.round_down / size, "exchanges": 1 + len(algorithm.prelude)}
 
 
-def together(make_one: Callable[[Job], Result], jobs: list[Job], threads: int, tell: Callable[[Job, float], None]) -> list[Result]:
-    """make_one(job) for every job, in order; in several threads, because most of the time is spent compiling on one core."""
-    done = []
-
-    def one(job: Job) -> Result:
-        tell(job, len(done) / len(jobs))
-        result = make_one(job)
-        done.append(job)
-        return result
-
-    if threads == 1:
-        return [one(job) for job in jobs]
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, jobs))
-
-
-def settle(label: str, local_steps: int, rounds: int, seeds: int) -> Floor:
-    """One floor, kept."""
-    return part(("table-1 floor", label, local_steps, rounds, seeds), lambda: table_1_floors.measure(label, local_steps, rounds, seeds))
-
-
-def run(scale: str, tell: Tell) -> Outcome:
-    """Measures every system and puts the paper's claims beside it."""
-    size = SCALES[scale]
-    found, many = measured(size, tell), max(size.local_steps)
-    best = np.nanmax([each.floors[many].objective for each in found.values()], axis=0)
-    table = [row for label, each in found.items() for row in rows_of(label, each, found[PLAIN].floors[many], best, many)]
-    settings: dict[str, Any] = size._asdict() | {
-        "floors": {"env": "doors", "agents": 3, "discount": 0.9, "eta K": PATH, "root": table_1_floors.ROOT, "precision": "float64"},
-        "speed-up": {"horizon": table_1_speedup.HORIZON, "K": table_1_speedup.LOCAL_STEPS, "etas": table_1_speedup.ETAS},
-        "beta": BETA, "options": {label: BY_LABEL[label].options for label in found}, "claims from": SOURCE,
-    }  # fmt: skip
-    return Outcome("table-1", "Table 1, measured", scale, settings, table, NOTES, pictures(found, many))
+def rest_rows(name: str, rests: dict[int, Rest], pavg: np.ndarray, best: np.ndarray) -> list[Row]:
+    """A method's rows with exact gradients, by K; `pavg` is PAvg's |grad J|^2 at the largest K, `best` the best J of any method, (S,)."""
+    rows, many, claim, keys = [], max(rests), CLAIMS.get(name), {"task": "doors", "method": name}
+    for steps, rest in sorted(rests.items()):
+        start, before, at = rest.different.grad_norm_sq[0].T
+        share = geometric(at / start)
+        paper = claim.exact if claim and steps == many else None
+        ruling = verdict.Verdict("holds" if share.high < EXACT else "fails", "below", EXACT, paper=paper)
+        # Any floor above rounding that moved by 1 % over the last tenth.
+        moving = np.nanmax(np.where(at / start > EXACT, np.abs(before / at - 1.0), 0.0)) > 0.01 and ruling.outcome == "fails"
+        rows.append(row("floor", share, K=steps, verdict=ruling, flags=("not settled",) if moving else (), **keys))
+    keys |= {"K": many}
+    moves = rests[many].drift > 0
+    ruling = verdict.Verdict("holds" if moves else "fails", "above", 0.0, paper=claim.local_updates if claim else None)
+    rows.append(exactly("local updates", float(moves), verdict=ruling, **keys))
+    if name != PAVG.name:
+        rows.append(row("floor", geometric(at / pavg), against=PAVG.name, comparison="/", **keys))
+    first, _, last = rests[many].different.objective[0].T
+    gain = over_seeds((last - first) / (best - first))
+    ruling = msgspec.structs.replace(verdict.at_least(gain, ENOUGH), paper=claim.heterogeneity if claim else None)
+    rows.append(row("share of gain", gain, verdict=ruling, **keys))
+    twins = rests[many].identical.grad_norm_sq[0, :, -1]
+    return [*rows, row("heterogeneity cost", geometric(np.maximum(at, LEAST) / np.maximum(twins, LEAST)), **keys)]
 
 
-def measured(size: Scale, tell: Tell) -> dict[str, Found]:
-    """Floors and speed-ups of every system of a scale."""
-    jobs = [(label, k, size.floor_rounds, size.floor_seeds) for label in size.systems for k in size.local_steps]
-    tell("floors", 0.0)
-    floors = side_by_side(settle, jobs, size.processes, lambda share: tell("floors", 0.4 * share))
-
-    def wandering(label: str) -> Wandering:
-        asked = size.agents, size.rounds, size.seeds
-        return part(("table-1 noise", label, asked), lambda: table_1_speedup.measure(label, *asked))
-
-    noisy = [label for label in size.noisy if not BY_LABEL[label].exact]
-    noise = together(wandering, noisy, size.threads, lambda label, share: tell(f"speed-up of {label}", 0.4 + 0.6 * share))
-    by_label = dict(zip(noisy, noise, strict=True))
-    return {
-        label: Found(
-            {k: floor for (name, k, *_), floor in zip(jobs, floors, strict=True) if name == label},
-            by_label.get(label), counted(label), BY_LABEL[label].claim,
+def noise_rows(name: str, found: list[Curves], counts: tuple[int, ...], rounds: int) -> tuple[list[Row], list[Row]]:
+    """A method's exponents, the paper's beside that of short steps, and what it draws; and points for the methods of the paper."""
+    rows, points, claim, keys = [], [], CLAIMS.get(name), {"task": "doors", "method": name, "K": NOISY.local_steps}
+    start = np.mean([each.grad_norm_sq[..., 0] for each in found])
+    settled = np.stack([each.grad_norm_sq[..., 1:].mean(-1) for each in found], axis=-1) / start  # (E, S, n)
+    gains = np.stack([each.objective[..., -1] - each.objective[..., 0] for each in found], axis=-1)
+    for eta, shares, gain in zip(ETAS, np.where(np.isnan(settled), LOST, settled), gains, strict=True):
+        fit = bootstrap(shares, lambda means: -slope(np.array(counts), means))
+        collapsed = (np.nan_to_num(gain, nan=-np.inf).mean(axis=0) < 0).any()
+        ruling = {}
+        if claim and eta == ETAS[0]:
+            ruling = {"published": claim.exponent, "verdict": verdict.covers(fit, claim.exponent, TOLERANCE)}
+            points += line("noise", bootstrap(shares, lambda means: means), "N", counts, eta=eta, **keys)
+        rows.append(
+            row("exponent in N", fit, eta=eta, flags=("J falls below its start for some N",) if collapsed else (), **keys, **ruling)
         )
-        for label in size.systems
-    }  # fmt: skip
+    # What the federation draws in a round is linear in N: the agents' part, and the server's.
+    spent = [(each.trajectories[..., -1] - each.trajectories[..., 0]).max() / rounds for each in found]
+    per_agent, server = np.polyfit(counts, spent, 1)
+    rows.append(exactly("trajectories", round(per_agent, 6), **keys))
+    return rows + ([exactly("server trajectories", round(server), **keys)] if round(server) else []), points
 
 
-NOTES = [
-    "Floors are measured on `doors`, with exact gradients in double precision: on the conflict family the best common policies are "
-    "deterministic, |grad J|^2 falls for ever on the way to them, and no floor can be told from patience. Every system moves an agent by "
-    f"eta K = {PATH:g} gradients in a round, except where its step is no gradient (natural, projected, FAPI, FedNPG): compare those with "
-    f"their own claim only. Exact means below {EXACT:g} of the start.",
-    "The step-size is constant. FedSVRPG-M and FedHAPG-M then settle where PAvg does, for every beta: what their theorem calls exact comes "
-    "from step-sizes that shrink with the number of rounds, which would make PAvg exact as well (docs/algorithms/fedsvrpg-s.md).",
-    "Identical agents (the first one, three times) have a deterministic best policy: their |grad J|^2 is what is left after as many "
-    "rounds, not a floor, and a ratio far above 1 is the price of different agents. The verdict on heterogeneity is on J: at least nine "
-    "tenths of the best gain that any system found in the same federation.",
-    "The first policy, uniform, is nearly the best on `doors`: the gain is small, and who averages something else than gradients of J "
-    "(natural gradients, values or improved policies of agents with different kernels) may end below it.",
-    "The exponent is that of E |grad J|^2 over the last half of a run at a constant step-size, where noise is what is left: eps is then "
-    "reached with N^-p as many trajectories per agent. The paper's column is what had been proven, and 'no speedup' there means that no "
-    "proof is known, not that averaging N noisy directions does not help. Systems that draw nothing have no exponent.",
-    "Known mismatches: Table 1 says that FedKL and FAPI have no local updates; their published codes make 5 to 50 local iterations a "
-    "round, and ours make K. FedPG-BR assumes identical agents: its filter takes honest agents that differ for attackers. Its server draws "
-    "trajectories of its own, here from a mixture of the agents' environments, which a real server would not have. Its agents average K "
-    "batches at theta_r and do not move.",
-    "HARPG is N-HARPG with steps that are not normalised: those of constant length settle nowhere.",
-]
+def run(
+    tell: Tell, methods: tuple[str, ...], local_steps: tuple[int, ...], rest: tuple[int, int], noisy: tuple[str, ...],
+    agents: tuple[int, ...], noise: tuple[int, int], processes: int, threads: int,
+) -> Result:  # fmt: skip
+    """Runs the experiment.
+
+    Args:
+        methods: by name.
+        local_steps: K with exact gradients; the largest decides.
+        rest: rounds and seeds with exact gradients.
+        noisy: the methods whose speed-up is measured, where they draw anything.
+        agents: every N of the speed-up.
+        noise: rounds and seeds of the speed-up.
+        processes, threads: in parallel, exact gradients on the CPU and speed-ups on whatever JAX has.
+    """
+    rows, points, many = [], [], max(local_steps)
+    jobs = [(name, k, *rest) for name in methods for k in local_steps]
+    tell("exact gradients", 0.0)
+    settled = parallel(settle, jobs, processes=processes, tell=lambda share: tell("exact gradients", 0.4 * share))
+    rests: dict[str, dict[int, Rest]] = {name: {} for name in methods}
+    for (name, k, *_), found in zip(jobs, settled, strict=True):
+        rests[name][k] = found
+    noisy = tuple(name for name in noisy if not METHODS[name].exact)
+    wandered = parallel(
+        wander, [(name, agents, *noise) for name in noisy], threads=threads, tell=lambda share: tell("speed-up", 0.4 + 0.6 * share)
+    )
+    by_name = dict(zip(noisy, wandered, strict=True))
+    best = np.nanmax([own[many].different.objective[0, :, -1] for own in rests.values()], axis=0)
+    pavg = rests[PAVG.name][many].different.grad_norm_sq[0, :, -1]
+    for name, own in rests.items():
+        rows += rest_rows(name, own, pavg, best)
+        rows += [exactly(quantity, value, task="doors", method=name) for quantity, value in sent(METHODS[name]).items()]
+        if name in by_name:
+            table, drawn = noise_rows(name, by_name[name], agents, noise[0])
+            rows, points = rows + table, points + drawn
+    settings = {"exact": dataclasses.asdict(AT_REST), "sampled": dataclasses.asdict(NOISY), "eta K": PATH, "etas": ETAS, "root": ROOT}
+    plots = [
+        Plot(title=f"Exact gradients, K = {many}", quantity="floor", x="method", where={"K": many, "against": ""}, series=(), y_log=True),
+        Plot(title="Speed-up N^p", quantity="exponent in N", x="method", series=("eta",)),
+        Plot(title=f"Noise against N, eta = {ETAS[0]:g}", quantity="noise", x="N", x_log=True, y_log=True),
+    ]
+    return Result(rows=rows, points=points, plots=plots, settings=settings | {"claims from": SOURCE})

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import json
-import math
 import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import tomli_w
 import tyro
 from msgspec import Meta
 from tyro.constructors import PrimitiveConstructorSpec
@@ -20,11 +20,7 @@ T = TypeVar("T")
 
 
 def flag(field: str) -> str:
-    """A field's name as people type it.
-
-    >>> flag("local_lr")
-    'local-lr'
-    """
+    """A field's name as people type it: local-lr for local_lr."""
     return field.replace("_", "-")
 
 
@@ -38,16 +34,12 @@ def parse_options(pairs: list[str], what: str = "option") -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         require(bool(equals and name.strip()), f"{what} {pair!r} must be NAME=VALUE")
-        values[name.strip()] = _parse_value(text)
+        values[name.strip()] = text.strip()
+        for read in (lambda text: tomllib.loads(f"value = {text}")["value"], json.loads):
+            with contextlib.suppress(ValueError):
+                values[name.strip()] = read(text)
+                break
     return values
-
-
-def _parse_value(text: str) -> Any:
-    with contextlib.suppress(tomllib.TOMLDecodeError):
-        return tomllib.loads(f"value = {text}")["value"]
-    with contextlib.suppress(json.JSONDecodeError):
-        return json.loads(text)
-    return text.strip()
 
 
 def left_out(metavar: str, source: str = "from the preset") -> Any:
@@ -67,7 +59,7 @@ Options = Annotated[
         metavar="[NAME=VALUE ...]",
         instance_from_str=parse_options,
         is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda options: [f"{name}={_toml(value)}" for name, value in options.items()],
+        str_from_instance=lambda options: [f"{name}={json.dumps(value)}" for name, value in options.items()],
     ),
 ]
 Sizes = Annotated[
@@ -90,7 +82,7 @@ class Config:
     """The environments: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any Gymnasium
     environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
     algorithm: str = "fedsvrpg-s"
-    """The algorithm: fedsvrpg-s, fedhapg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
+    """The algorithm: fedsvrpg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
     pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
     agents: Count = 5
@@ -110,10 +102,10 @@ class Config:
     batch: Annotated[Count | None, left_out("INT")] = None
     """Trajectories per local step (the paper: 1)."""
     beta: Annotated[Share | None, left_out("FLOAT")] = None
-    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, fedhapg-s, heavy-ball,
+    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, heavy-ball,
     mfpo, fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
-    """Options of this algorithm only, as on its page in docs/algorithms: lookback=memory gain=1."""
+    """Options of this algorithm only, as on its page in docs/algorithms: gain=1 stretch=1."""
     local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
     """eta, the step-size of a local step."""
     global_lr: Annotated[Positive | None, left_out("FLOAT", "eta K")] = None
@@ -233,16 +225,7 @@ def read(path: Path) -> dict[str, Any]:
 def to_toml(config: Config) -> str:
     """The configuration as a TOML file; values that are None are left out."""
     values = {flag(name): getattr(config, name) for name in FIELDS if getattr(config, name) is not None}
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; JSON has no infinity, and another notation for tables."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(entry) for entry in value) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    require(value is not None, "an option must have a value: leave it out instead of giving null")
-    return json.dumps(value)
+    try:
+        return tomli_w.dumps(values)
+    except TypeError:
+        raise UserError("an option must have a value: leave it out instead of giving null") from None

@@ -22,7 +22,7 @@ from fedpg.errors import UserError, require
 LOCK = ".lock"
 FEDERATION = "federation"
 """The subfolder of a run between machines, with what its server's processes need."""
-PACKAGES = ("fedpg", "jax", "jaxlib", "numpy", "safetensors", "gymnasium", "mujoco", "mujoco-mjx")
+PACKAGES = ("fedpg", "jax", "jaxlib", "numpy", "safetensors", "gymnasium", "mujoco")
 """Packages whose versions the manifest records."""
 
 

@@ -134,14 +134,7 @@ def u0_batches(config: Config) -> int:
 
 
 class Prepared(NamedTuple):
-    """What an engine is made from.
-
-    Attributes:
-        problem: what is learned.
-        algorithm_of: settings that differ from the configuration (`TRACED`; may be traced) -> algorithm, with its wrappers.
-        federation: the environment and its agents.
-        participation: which agents take part in a round.
-    """
+    """What an engine is made from; `algorithm_of` maps settings that differ from the configuration (`TRACED`) to an algorithm."""
 
     problem: Problem
     algorithm_of: Callable[[dict[str, Any]], Algorithm]

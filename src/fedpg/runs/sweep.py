@@ -76,13 +76,10 @@ def curves(
         if not alive.any() or used[0][alive].mean() >= steps:
             break
 
-    def stacked(parts: tuple) -> np.ndarray | None:
-        if parts[0] is None:
-            return None
+    def stacked(*parts: np.ndarray) -> np.ndarray:
         return np.stack(parts, axis=1).reshape(-1, sim.seeds, len(found), *parts[0].shape[1:])
 
-    columns = [stacked(parts) for parts in zip(*found, strict=True)]
-    return Curves(np.array(rounds[: len(found)]), *columns, failed.reshape(-1, sim.seeds))
+    return Curves(np.array(rounds[: len(found)]), *jax.tree.map(stacked, *found), failed.reshape(-1, sim.seeds))
 
 
 def sweep(config: Config, settings: dict[str, Any] | None = None, **more: Any) -> Curves:

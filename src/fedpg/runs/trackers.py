@@ -1,4 +1,8 @@
-"""Sends the lines of metrics.jsonl to trackers, each in its own thread: a tracker that hangs or fails does not stop the training."""
+"""Sends the lines of metrics.jsonl to trackers, each in its own thread: a tracker that hangs or fails does not stop the training.
+
+The module of a tracker has a class `Tracker(folder, config, run_id)` with two methods: log(round, time, values) for every evaluated
+round, in order from 0, of which it skips those that it has from an earlier process; and close(complete). It may have check().
+"""
 
 import contextlib
 import datetime
@@ -9,9 +13,8 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType, TracebackType
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from fedpg.errors import UserError, choose
 from fedpg.runs.config import Config
@@ -25,31 +28,16 @@ PATIENCE, HURRY = 30.0, 2.0
 """Seconds that trackers get at the end of a process to take what is left; the same after a second Ctrl-C."""
 
 
-class Tracker(Protocol):
-    """One run in one tracker; made by `open_run(folder, config)` of the tracker's module."""
-
-    def log(self, round: int, time: float, values: dict[str, float]) -> None:
-        """Adds an evaluated round. Rounds come in order, from 0; a tracker skips those that it has from an earlier process.
-
-        `time`, in seconds of UNIX time, is when the run began plus `seconds` of the row: it does not depend on when it is sent.
-        """
-
-    def close(self, complete: bool) -> None:
-        """Ends the run if it is complete, otherwise this process's part of it."""
-
-
 def check(names: Iterable[str]) -> None:
     """Refuses trackers that are unknown, not installed, or not set up."""
     for name in names:
         choose("tracker", name, NAMES)
         try:
-            _module(name).check()
+            module = importlib.import_module(f"fedpg.runs.{name}")
         except ImportError as error:
             raise UserError(f"--track {name} needs {name}: pip install 'fedpg[{name}]'") from error
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"fedpg.runs.{name}")
+        if hasattr(module, "check"):
+            module.check()
 
 
 def values_of(row: dict[str, Any]) -> dict[str, float]:
@@ -85,11 +73,11 @@ class Sender(threading.Thread):
         problem: one line on what went wrong, after which nothing more is sent; None while all is well.
     """
 
-    def __init__(self, name: str, folder: RunFolder, config: Config) -> None:
+    def __init__(self, name: str, folder: RunFolder, config: Config, run_id: str) -> None:
         super().__init__(name=name, daemon=True)  # a server that never answers must not keep the process alive
         self.items: queue.SimpleQueue[dict[str, Any] | bool] = queue.SimpleQueue()
         self.problem: str | None = None
-        self._folder, self._config = folder, config
+        self._folder, self._config, self._run_id = folder, config, run_id
         self.start()
 
     def run(self) -> None:
@@ -98,7 +86,9 @@ class Sender(threading.Thread):
             with self._folder.lock(f".{self.name}.lock", f"it sends this run to {self.name}"):
                 created = json.loads(self._folder.manifest.read_text())["created"]
                 began = datetime.datetime.fromisoformat(created).timestamp()
-                tracker = _module(self.name).open_run(self._folder, self._config)
+                module = importlib.import_module(f"fedpg.runs.{self.name}")
+                tracker = module.Tracker(self._folder, self._config, self._run_id)
+                # a point's time does not depend on when it is sent
                 while isinstance(item := self.items.get(), dict):
                     tracker.log(item["round"], began + item["seconds"], values_of(item))
                 tracker.close(item)
@@ -110,52 +100,50 @@ class Sender(threading.Thread):
                     tracker.close(False)
 
 
-class Trackers:
-    """The trackers of a run, used in a `with` block around it. They are opened at the first `send`.
+@contextlib.contextmanager
+def sending(
+    folder: RunFolder, config: Config, report: Callable[[str], None], patience: float | None = PATIENCE
+) -> Iterator[Callable[[Sequence[dict[str, Any]]], None]]:
+    """Yields a function that sends those of a run's rows that it has not sent before; it opens the trackers at its first call.
+
+    It is given rows up to the checkpoint: later ones are dropped when a killed run is resumed, which trackers cannot undo.
 
     Args:
         folder: the run.
-        config: complete; its `track` says which.
-        report: called, in the thread that calls `send`, with one line for every tracker that fails.
-        patience: seconds they get at the end; None for as long as they need.
+        config: complete; its `track` says which trackers.
+        report: called, in the thread of the caller, with one line for every tracker that fails.
+        patience: seconds that trackers get at the end; None for as long as they need.
     """
+    senders: list[Sender] = []
+    unopened, sent, complete = list(dict.fromkeys(config.track)), 0, False
 
-    def __init__(self, folder: RunFolder, config: Config, report: Callable[[str], None], patience: float | None = PATIENCE) -> None:
-        self._folder, self._config, self._report, self._patience = folder, config, report, patience
-        self._sent, self._complete = 0, False
-        self._senders: list[Sender] = []
-        self._unopened = list(dict.fromkeys(config.track))
+    def report_problems() -> None:
+        for sender in [sender for sender in senders if sender.problem is not None]:
+            senders.remove(sender)
+            again = f"fedpg track {shlex.quote(str(folder.path))} --to {sender.name}"
+            report(f"{sender.name}: {sender.problem}; nothing is lost, and once it is mended this sends the rest: {again}")
 
-    def send(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Sends those of `rows`, the run's rows up to its checkpoint, that were not sent before.
-
-        Later rows are dropped when a killed run is resumed, which trackers cannot undo.
-        """
-        if self._unopened:
-            run_id(self._folder)  # made here, once, and not by every thread
-            self._senders, self._unopened = [Sender(name, self._folder, self._config) for name in self._unopened], []
-        for row in rows[self._sent :]:
-            for sender in self._senders:
+    def send(rows: Sequence[dict[str, Any]]) -> None:
+        nonlocal sent, complete
+        while unopened:
+            senders.append(Sender(unopened.pop(0), folder, config, run_id(folder)))
+        for row in rows[sent:]:
+            for sender in senders:
                 sender.items.put(row)
-        self._sent, self._complete = len(rows), bool(rows) and rows[-1]["round"] == self._config.rounds
-        self._report_problems()
+        sent, complete = len(rows), bool(rows) and rows[-1]["round"] == config.rounds
+        report_problems()
 
-    def __enter__(self) -> "Trackers":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for sender in self._senders:
-            sender.items.put(self._complete)
-        patience = HURRY if kind is KeyboardInterrupt else self._patience
+    try:
+        yield send
+    except KeyboardInterrupt:
+        patience = HURRY
+        raise
+    finally:
         until = None if patience is None else time.monotonic() + patience
-        for sender in self._senders:
+        for sender in senders:
+            sender.items.put(complete)
+        for sender in senders:
             sender.join(None if until is None else max(0.0, until - time.monotonic()))
             if sender.is_alive():
                 sender.problem = "it did not take everything in time"
-        self._report_problems()
-
-    def _report_problems(self) -> None:
-        for sender in [sender for sender in self._senders if sender.problem is not None]:
-            self._senders.remove(sender)
-            again = f"fedpg track {shlex.quote(str(self._folder.path))} --to {sender.name}"
-            self._report(f"{sender.name}: {sender.problem}; nothing is lost, and once it is mended this sends the rest: {again}")
+        report_problems()

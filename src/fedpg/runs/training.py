@@ -24,7 +24,7 @@ from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, writ
 from fedpg.runs.metrics import Costs, make_row
 from fedpg.runs.progress import Progress
 from fedpg.runs.setup import build, resolve
-from fedpg.runs.trackers import TRACKING, Trackers
+from fedpg.runs.trackers import TRACKING, sending
 from fedpg.simulate import Simulator, State
 
 PACE = 1.0
@@ -32,14 +32,7 @@ PACE = 1.0
 
 
 class Run(NamedTuple):
-    """A finished or interrupted run.
-
-    Attributes:
-        folder: where it is.
-        config: complete.
-        round: rounds done; fewer than `config.rounds` if Ctrl-C stopped it.
-        rows: the lines of metrics.jsonl.
-    """
+    """A finished or interrupted run: its folder, complete configuration, rounds done, and the lines of metrics.jsonl."""
 
     folder: Path
     config: Config
@@ -133,12 +126,12 @@ class _Loop:
         restored = resume and self._restore()
         write_atomically(self.folder.config, configs.to_toml(self.config).encode())
         reports = self.progress.running(self.config, self.round if restored else 0)
-        with Trackers(self.folder, self.config, self._tracker_failed) as self.trackers, reports:
+        with sending(self.folder, self.config, self._tracker_failed) as self.send, reports:
             if not restored:
                 self._begin()
             elif self.evaluated < self.round and self._evaluation_is_due():
                 self._evaluate()
-            self.trackers.send(self.rows)
+            self.send(self.rows)
             with stop_on_interrupt() as stop:
                 self._rounds(stop)
         return Run(self.folder.path, self.config, self.round, self.rows)
@@ -146,7 +139,7 @@ class _Loop:
     def _begin(self) -> None:
         for file in (self.folder.metrics, self.folder.events):
             file.unlink(missing_ok=True)
-        write_json(self.folder.manifest, manifest() | {"agents_of_seed_0": describe(self.engine.constants(self.blank))})
+        write_json(self.folder.manifest, manifest())
         began = time.monotonic()
         self.state = jax.block_until_ready(self.engine.init(self.key))
         self.seconds = time.monotonic() - began
@@ -234,7 +227,7 @@ class _Loop:
         about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
         checkpoint.write(self.folder.checkpoint, named_arrays.flatten(Saved(self.state.rows, self.costs)), about)
         self.saved = time.monotonic()
-        self.trackers.send(self.rows)
+        self.send(self.rows)
 
     def _restore(self) -> bool:
         """Loads the checkpoint; False if the run was killed before its first."""
@@ -253,13 +246,6 @@ class _Loop:
         made_with.setdefault("resumed", []).append(manifest() | {"round": self.round})
         write_json(self.folder.manifest, made_with)
         return True
-
-
-def describe(constants: Any) -> dict[str, list]:
-    """The agents' constants of seed 0, for the manifest; long arrays are left out."""
-    named = {name: np.asarray(leaf)[0] for name, leaf in named_arrays.flatten(constants).items()}
-    # JSON has no infinity
-    return {name: [v if np.isfinite(v) else str(v) for v in leaf.tolist()] for name, leaf in named.items() if leaf.ndim == 1}
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """The constants of the two convergence theorems, and the beta, step-sizes and B they prescribe."""
 
 from fedpg.theory.constants import Constants, complete
-from fedpg.theory.errata import ERRATA, Erratum
-from fedpg.theory.prescription import Prescription, initial_batches, prescribe
+from fedpg.theory.prescription import ERRATA, Prescription, initial_batches, prescribe
 
-__all__ = ["ERRATA", "Constants", "Erratum", "Prescription", "complete", "initial_batches", "prescribe"]
+__all__ = ["ERRATA", "Constants", "Prescription", "complete", "initial_batches", "prescribe"]

@@ -69,12 +69,12 @@ def complete(c: Constants) -> Constants:
 
 
 def L(c: Constants) -> float:
-    """Smoothness of J and of every J_i: H R_max (M + H G^2) / (1 - gamma)."""
+    """Smoothness of J: H R_max (M + H G^2) / (1 - gamma)."""
     return c.horizon * c.r_max * (c.M + c.horizon * c.G**2) / (1.0 - c.discount)
 
 
 def L_g(c: Constants) -> float:
-    """Lipschitz constant of g(tau|.): H M R_max / (1 - gamma)."""
+    """Lipschitz constant of g: H M R_max / (1 - gamma)."""
     return c.horizon * c.M * c.r_max / (1.0 - c.discount)
 
 
@@ -84,22 +84,22 @@ def C_g(c: Constants) -> float:
 
 
 def C_w(c: Constants) -> float:
-    """Var w(tau|theta_1, theta_2) <= C_w |theta_1 - theta_2|^2: H (2 H G^2 + M) (W + 1)."""
+    """Var w(tau|theta_1, theta_2) over squared distance: H (2 H G^2 + M) (W + 1)."""
     return c.horizon * (2.0 * c.horizon * c.G**2 + c.M) * (c.W + 1.0)
 
 
 def L1(c: Constants) -> float:
-    """How the error of u grows with the drift: sqrt(L^2 + 24 C_w C_g^2 + 6 L_g^2)."""
+    """Growth of the error of u with the drift: sqrt(L^2 + 24 C_w C_g^2 + 6 L_g^2)."""
     return math.sqrt(L(c) ** 2 + 24.0 * C_w(c) * C_g(c) ** 2 + 6.0 * L_g(c) ** 2)
 
 
 def L2(c: Constants) -> float:
-    """How the error of u grows with the last server step: sqrt(L_g^2 + 2 C_w C_g^2)."""
+    """Growth of the error of u with the server step: sqrt(L_g^2 + 2 C_w C_g^2)."""
     return math.sqrt(L_g(c) ** 2 + 2.0 * C_w(c) * C_g(c) ** 2)
 
 
 def L3(c: Constants) -> float:
-    """Lipschitz constant, in mean square, of w g: sqrt(2 C_w C_g^2 + 2 L_g^2)."""
+    """Lipschitz constant of w g, in mean square: sqrt(2 C_w C_g^2 + 2 L_g^2)."""
     return math.sqrt(2.0 * C_w(c) * C_g(c) ** 2 + 2.0 * L_g(c) ** 2)
 
 
@@ -109,7 +109,7 @@ def Lbar(c: Constants) -> float:
 
 
 def L4(c: Constants) -> float:
-    """Bound on the norm of the Hessian estimate, as printed: R_max sqrt(H^2 G^4 + M^2) / (1 - gamma)^2.
+    """Bound on the Hessian estimate, as printed: R_max sqrt(H^2 G^4 + M^2) / (1 - gamma)^2.
 
     A bound on the sum of two matrices would have H G^2 + M for the root, at most sqrt(2) larger (erratum `L4-sum`).
     """

@@ -7,7 +7,9 @@ from fedpg.errors import choose
 from fedpg.theory import constants as k
 from fedpg.theory.constants import Constants, complete
 
-ALGORITHMS = ("fedsvrpg-m", "fedhapg-m")
+COMMON_ERRATA = ("discount-name", "first-steps-condition", "drift-conditions", "off-policy-variance")
+ERRATA = {"fedsvrpg-m": COMMON_ERRATA, "fedhapg-m": (*COMMON_ERRATA, "L4-reward")}
+"""The errors of the paper whose correction changes the numbers of an algorithm; docs/theory.md describes all that were found."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def prescribe(constants: Constants, algorithm: str = "fedsvrpg-m") -> Prescripti
     >>> prescribe(Constants(rounds=1), "fedsvrpg-m").beta
     1.0
     """
-    choose("algorithm", algorithm, ALGORITHMS)
+    choose("algorithm", algorithm, ERRATA)
     c = complete(constants)
     first_order = algorithm == "fedsvrpg-m"
     smoothness = k.Lbar(c) if first_order else k.Lhat(c)

@@ -156,7 +156,7 @@ def test_with_feedback_it_comes_to_rest_where_it_would_without_compression(name,
     assert np.linalg.norm(lost - there) > 0.1
 
 
-@pytest.mark.parametrize("name", ["fedsvrpg-s", "fedhapg-s", "fedsvrpg-m", "heavy-ball", "pavg"])
+@pytest.mark.parametrize("name", ["fedsvrpg-s", "fedsvrpg-m", "heavy-ball", "pavg"])
 def test_the_predicted_message_is_that_of_agents_without_a_gradient(name, float64):
     """On a plane every gradient is 0, and an agent moves along the direction it was sent."""
     small = bowl()
