@@ -127,12 +127,15 @@ class AllAtOnce:
 def row_programs(
     problem: Problem, algorithm_of: Callable[[Any], Algorithm], participation: Participation, executor: Executor
 ) -> dict[str, Callable[..., Any]]:
-    """What a simulation is made of, for one row and its agents (leading axis N): start, run, evaluate, params."""
+    """What a simulation is made of, for one row and its agents (leading axis N)."""
 
-    def start(root: jax.Array, row: Row, agents: Any) -> SeedState:
+    def blank(root: jax.Array, row: Row, agents: Any) -> SeedState:
         algorithm = algorithm_of(row.setting)
         count = trees.leading_axis(rounds.participants(algorithm, agents))
-        state = rounds.initial_state(problem, algorithm, root, row.seed, count)
+        return rounds.initial_state(problem, algorithm, root, row.seed, count)
+
+    def start(root: jax.Array, row: Row, agents: Any) -> SeedState:
+        algorithm, state = algorithm_of(row.setting), blank(root, row, agents)
         for number in range(len(algorithm.warmup)):
             state = rounds.warm_up(algorithm, number, executor, agents, root, row.seed, state)
         return state
@@ -149,7 +152,7 @@ def row_programs(
     def params(root: jax.Array, row: Row, agents: Any, state: SeedState) -> Params:
         return rounds.deployed_params(algorithm_of(row.setting), state)
 
-    return {"start": start, "run": run_rounds, "evaluate": evaluate, "params": params}
+    return {"blank": blank, "start": start, "run": run_rounds, "evaluate": evaluate, "params": params}
 
 
 class Compiled:
@@ -173,7 +176,7 @@ class Compiled:
         self._placed: tuple[list[Any], list[Any]] = ([], [])
         self._programs = {}
         for name, function in programs.items():
-            with_state, numbers = int(name != "start"), {"run": 2, "evaluate": 1}.get(name, 0)
+            with_state, numbers = int(name not in ("blank", "start")), {"run": 2, "evaluate": 1}.get(name, 0)
             vectorised = jax.vmap(function, (None, *(0,) * (2 + with_state), *(None,) * numbers))
             if len(self._devices) > 1:
                 specs = (same, *(by_row,) * (2 + with_state), *(same,) * numbers)
@@ -192,7 +195,7 @@ class Compiled:
 
     def blank(self, key: jax.Array, agents: Any) -> SeedState:
         """The rows of a state with the right shapes, all zero."""
-        shapes = jax.eval_shape(self._programs["start"], key, *self._chunks(agents)[0])
+        shapes = jax.eval_shape(self._programs["blank"], key, *self._chunks(agents)[0])
         return jax.tree.map(lambda x: np.zeros((self._count, *x.shape[1:]), x.dtype), shapes)
 
     def lower(self, state: State) -> jax.stages.Lowered:
@@ -299,10 +302,6 @@ class Simulator:
     def params(self, state: State) -> Params:
         """What agents would deploy: leading axis rows, or (rows, N) for personal algorithms."""
         return self.programs.call("params", state.key, state.agents, state.rows)
-
-    def constants(self, state: State) -> Any:
-        """The agents as drawn, before they were prepared for the environment, axes (seeds, N, ...)."""
-        return agents_of_seeds(self._agents, state.key, self.seeds)
 
     def communication(self, state: State) -> Communication:
         """How many numbers one row sends."""

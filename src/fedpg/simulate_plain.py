@@ -87,8 +87,8 @@ class Plain:
         return trees.stack(results)
 
     def blank(self, key: jax.Array, agents: Any) -> SeedState:
-        """The rows of a state with the right shapes."""
-        return self.call("start", key, agents, None)
+        """The rows of a state before the warm-up."""
+        return self.call("blank", key, agents, None)
 
 
 def plain_simulator(

@@ -31,11 +31,6 @@ def norm_sq(tree: Tree) -> jax.Array:
     return sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.zeros(()))
 
 
-def inner(a: Tree, b: Tree) -> jax.Array:
-    """Sum of the products of all entries, ()."""
-    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), jnp.zeros(()))
-
-
 def mean_axis0(tree: Tree) -> Tree:
     return jax.tree.map(lambda x: x.mean(0), tree)
 

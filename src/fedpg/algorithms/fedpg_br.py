@@ -5,7 +5,7 @@
              S = { i : |mu_j - mu_i| <= T for more than N/2 of all j },    mu_med = the member of S nearest to mean(S)
              G = { i : |mu_i - mu_med| <= T };    if |G| < (1-alpha) N: S, mu_med and G again, with 2 sigma for T
              mu = mean over G of mu_i,    th_0 = theta_r
-             N_t times: b trajectories tau ~ p(.|th_n) in the server's own environment,
+             N_t times: b trajectories tau ~ p(.|th_n) in a copy of the environment of an agent drawn uniformly,
                  v = mean[ g(tau|th_n) - F(theta_r; tau, th_n) ] + mu,    th_{n+1} = th_n + eta v
              theta_{r+1} = th_{N_t}
 
@@ -25,7 +25,7 @@ from fedpg.algorithms.base import Algorithm, LocalInfo, Params, RoundInfo, Serve
 from fedpg.algorithms.pavg import Shared
 from fedpg.algorithms.wrappers.base import as_rows
 from fedpg.algorithms.wrappers.robust import distances_sq, mean_without_ends, median
-from fedpg.errors import choose, require
+from fedpg.errors import require
 from fedpg.problem import Problem, Usage
 
 MARGIN = 1.5
@@ -87,7 +87,6 @@ def fedpg_br(
     filtered: bool = True,
     inner_steps: int | None = None,
     geometric: bool = False,
-    server_environment: str = "mixture",
 ) -> Algorithm:
     """FedPG-BR on `problem`.
 
@@ -102,14 +101,11 @@ def fedpg_br(
         filtered: False keeps every message.
         inner_steps: N_t; B/b if None.
         geometric: N_t is random with that mean: geometric on 1, 2, ..., cut at 4 times the mean.
-        server_environment: what the server samples: mixture (each batch in the environment of an agent drawn uniformly), centre
-            (the mean of the agents' constants), agent0.
     """
     base.server_lr(local_lr, None, local_steps)
     base.require_parts("fedpg-br", problem, "weighted_gradient")
     count = local_steps if inner_steps is None else inner_steps
     require(count >= 1, f"inner_steps must be at least 1, not {count}")
-    choose("server_environment", server_environment, ("mixture", "centre", "agent0"))
     for name, value in (("delta", delta), ("alpha", alpha)):
         require(not base.is_known(value) or 0.0 < value < 1.0, f"{name} must be between 0 and 1, not {value}")
     require(not base.is_known(sigma) or sigma > 0, f"sigma must be positive, not {sigma}")
@@ -130,23 +126,14 @@ def fedpg_br(
         private = Private(state.shared.params, mu, state.private.memory)
         return ServerState(Shared(params), private), RoundInfo(trees.norm_sq(mu), jnp.zeros(()))
 
-    def own_environment(key: jax.Array, agents: Any) -> Any:
-        """The constants of the server's environment for its next batch."""
-        if server_environment == "mixture":
-            return trees.take(agents, jax.random.randint(key, (), 0, jax.tree.leaves(agents)[0].shape[0]))
-        if server_environment == "agent0":
-            return trees.take(agents, 0)
-        numbers = all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(agents))
-        require(numbers, "these agents have no mean: server_environment must be mixture or agent0")
-        return trees.mean_axis0(agents)
-
     def server_update(key: jax.Array, state: ServerState, agents: Any) -> tuple[ServerState, LocalInfo]:
         private = state.private
 
         def inner_step(n: jax.Array, carry: tuple) -> tuple:
             params, memory, info = carry
             agent_key, sample_key = jax.random.split(jax.random.fold_in(key, n))
-            sample, memory = problem.sample(sample_key, params, own_environment(agent_key, agents), memory)
+            agent = jax.random.randint(agent_key, (), 0, trees.leading_axis(agents))
+            sample, memory = problem.sample(sample_key, params, trees.take(agents, agent), memory)
             g, (f, weights) = problem.gradient(sample, params), problem.weighted_gradient(sample, private.start, params)
             v = jax.tree.map(lambda g, f, mu: g - f + mu, g, f, private.direction)
             cost = LocalInfo(Usage(*problem.usage(sample)[:3]), weights)

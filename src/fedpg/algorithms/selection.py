@@ -157,12 +157,8 @@ def preference(rule: str, reports: jax.Array) -> jax.Array:
     """The preference for each of c candidates, (c,), from their reports, (c,) or (c, S, A); lowest for reports that are not finite."""
     finite = jax.vmap(trees.all_finite)(reports)
     if rule in TABLE_RULES:
-        apart = _norms(base.mean(reports, finite.astype(float)) - reports)
-        wanted = -apart if rule == "csh-min" else _norms(reports) - apart
+        apart = jnp.linalg.norm(base.mean(reports, finite.astype(float)) - reports, axis=(1, 2))
+        wanted = -apart if rule == "csh-min" else jnp.linalg.norm(reports, axis=(1, 2)) - apart
     else:
         wanted = -reports if rule == "power-of-choice" else reports
     return jnp.where(finite, wanted, -jnp.inf)
-
-
-def _norms(tables: jax.Array) -> jax.Array:
-    return jnp.sqrt(jnp.sum(jnp.square(tables), axis=(1, 2)))
