@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import jax
 import msgspec
 import numpy as np
 import pytest
+import tomli_w
 
 from fedpg import named_arrays
 from fedpg.flower.agent import RUNS_KEPT, AgentSettings
@@ -176,18 +178,18 @@ def test_the_server_says_nothing_about_the_environment(tmp_path):
         "env": "antigravity:fly", "env-option": {"x": f"{tmp_path}/evil.py:make"}, "heterogeneity": 7.0,
         "engine": "flower", "attack": "reward-flip", "attackers": 1.0,
     }  # fmt: skip
-    lines = "".join(f"{name} = {value!r}\n" for name, value in asked.items() if name != "env-option")
-    lines += f"env-option = {{ x = '{tmp_path}/evil.py:make' }}\n"
     plain = task_of()
-    assert not set(asked) - {"attack", "attackers"} & {line.split(" =")[0] for line in plain.config.splitlines()}
-    kept = [line + "\n" for line in plain.config.splitlines() if line.split(" =")[0] not in asked]
+    sent = tomllib.loads(plain.config)
+    assert not set(sent) & (set(asked) - {"attack", "attackers"})
+    secret = tomllib.loads(to_agents(dataclasses.replace(CONFIG, env_option={"secret": "x"}, track=("wandb",))))
+    assert secret == sent, "what the server's environment is made of is not sent"
     agent = agent_of(OWN, tmp_path / "own")
     _, expected = ask(agent, plain)
-    answer, arrays = ask(agent, msgspec.structs.replace(plain, config="".join(kept) + lines))
+    answer, arrays = ask(agent, msgspec.structs.replace(plain, config=tomli_w.dumps(sent | asked)))
     assert answer.error == ""
     assert_same(arrays, expected)
     for env in (f"{tmp_path}/evil.py:make", "antigravity:fly", "gym:Anything-v0"):
-        assert_same(ask(agent, msgspec.structs.replace(plain, config="".join(kept) + f"env = {env!r}\n"))[1], expected)
+        assert_same(ask(agent, msgspec.structs.replace(plain, config=tomli_w.dumps(sent | {"env": env})))[1], expected)
     assert "antigravity" not in sys.modules
 
 

@@ -5,10 +5,13 @@ import functools
 import json
 import os
 import secrets
+import tomllib
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from fedpg.errors import UserError, require
 from fedpg.flower.agent import OWN_CODE, OWN_FIELDS
@@ -37,8 +40,8 @@ MakeLink = Callable[[RunTerms, Callable[[str], None]], Link]
 def to_agents(config: Config) -> str:
     """The configuration as agents get it. Of the user's own files they get only the name: each has its own copy."""
     names = {name: Path(getattr(config, name)).name for name in OWN_CODE if ":" in getattr(config, name)}
-    lines = to_toml(dataclasses.replace(config, **names)).splitlines()
-    return "".join(line + "\n" for line in lines if line.split(" =")[0].replace("-", "_") not in NOT_SENT)
+    values = tomllib.loads(to_toml(dataclasses.replace(config, **names)))
+    return tomli_w.dumps({key: value for key, value in values.items() if key.replace("-", "_") not in NOT_SENT})
 
 
 def run_name(out: Path) -> str:
