@@ -1,6 +1,7 @@
 """`fedpg demo` in small: three run folders, a table, a picture."""
 
 import json
+import tomllib
 
 import pytest
 from rich.console import Console
@@ -44,6 +45,6 @@ def test_the_table_is_made_from_the_runs(tmp_path, monkeypatch):
 def test_a_small_demo_trains_five_different_agents(tmp_path):
     demo(DemoOptions(rounds=2, seeds=2, out=str(tmp_path / "demo")), Console(force_terminal=False))
     for algorithm in ALGORITHMS:
-        agents = json.loads((tmp_path / "demo" / algorithm / "manifest.json").read_text())["agents_of_seed_0"]
-        assert max(agents["length"]) / min(agents["length"]) == 4.0
-        assert len(set(agents["gravity"])) == len(set(agents["start_range"])) == 5
+        rows = [json.loads(line) for line in (tmp_path / "demo" / algorithm / "metrics.jsonl").read_text().splitlines()]
+        assert [row["round"] for row in rows] == [0, 2]
+        assert tomllib.loads((tmp_path / "demo" / algorithm / "config.toml").read_text())["env-option"] == FIVE
