@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.worlds import POINT
+from helpers.environments import POINT
 
 from fedpg.envs.tabular import environment
 from fedpg.errors import UserError

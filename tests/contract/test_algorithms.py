@@ -137,7 +137,7 @@ def test_one_agent_one_local_step(name):
     ran = run(small, make(name, small.problem, agents=1, local_steps=1), 2, seeds=2)
     state, _ = ran.sim.run(ran.state, 2)
     assert (state.rows.failed == -1).all()
-    assert ran.sim.programs.compilations == {"start": 1, "run": 1, "evaluate": 0, "params": 0}
+    assert ran.sim.programs.compilations == {"blank": 0, "start": 1, "run": 1, "evaluate": 0, "params": 0}
 
 
 @pytest.mark.parametrize("name", each((name for name in NAMES if claims(name, "direct")), SELDOM))
