@@ -16,7 +16,7 @@ def test_says_what_belongs_where_and_what_comes_next(tmp_path, capsys):
     for path in keys.iterdir():
         name = path.name if not path.name.startswith("agent-") else "agent-*.pub" if path.suffix else "agent-I"
         assert name in said
-    assert "to agent 0 to 2" in said
+    assert "agents 0 to 2" in said
     assert "fedpg serve --config fed.toml --out runs/fed --address 0.0.0.0:9092 --keys keys\n" in said
     assert "fedpg join --server fed.example.org:9092 --agent-id 0 --env cartpole --keys keys\n" in said
     assert main(["cert", "--out", str(keys), "--server", "fed", "--agents", "3"]) == 2

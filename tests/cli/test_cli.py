@@ -120,13 +120,17 @@ def test_an_error_in_the_plain_engine_names_its_stage(capsys, tmp_path, monkeypa
 
 
 def test_doctor_tells_what_is_there_and_what_is_missing(capsys, monkeypatch):
-    import importlib.util
+    import jax
+
+    from fedpg.runs import folder
 
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["packages"]["jax"]["version"]
+    assert found["packages"][""]["jax"] == jax.__version__
     assert found["devices"]
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else real(name))
-    assert main(["doctor"]) == 0
-    assert "fedpg[plot]" in capsys.readouterr().out
+    for missing, command, code in (("matplotlib", "pip install 'fedpg[plot]'", 0), ("numpy", "pip install fedpg\n", 1)):
+        monkeypatch.setattr(folder, "version", lambda name, missing=missing: None if name == missing else "1.0")
+        assert main(["doctor"]) == code
+        shown = capsys.readouterr().out
+        assert f"{missing} MISSING" in shown
+        assert command in shown

@@ -27,8 +27,9 @@ def refused(argv, capsys):
 
 
 SERVE = [
-    ([], "give --keys FOLDER"),
-    (["--insecure", "--keys", "keys"], "exclude each other"),
+    ([], "give either --keys FOLDER"),
+    (["--insecure", "--keys", "keys"], "give either --keys FOLDER"),
+    (["--keys", ""], "give either --keys FOLDER"),
     (["--insecure"], "give --config FILE"),
     (["--insecure", "--resume"], "no run to resume"),
     (["--insecure", "--config", "nowhere.toml"], "no configuration file"),
@@ -73,11 +74,11 @@ def test_serve_needs_the_files_of_its_keys(capsys, tmp_path):
 
 
 JOIN = [
-    (["--server", "h:1"], "give --keys FOLDER"),
+    (["--server", "h:1"], "give either --keys FOLDER"),
     (["--insecure"], "--server"),
-    (["--server", "h:1", "--insecure", "--keys", "keys"], "exclude each other"),
+    (["--server", "h:1", "--insecure", "--keys", "keys"], "give either --keys FOLDER"),
     (["--server", "h:1", "--insecure", "--agent-id", "-1"], "agent-id counts from 0"),
-    (["--server", "h:1", "--insecure", "--attack", "fedpg-attack"], "attack must be one of"),
+    (["--server", "h:1", "--insecure", "--attack", "fedpg-attack"], "invalid choice 'fedpg-attack' for argument '--attack'"),
     (["--server", "h:1", "--insecure", "--env", "cartpol"], "did you mean 'cartpole'"),
     (["--server", "here", "--insecure"], "is no address"),
     (["--server", "h:1", "--insecure", "--algorithm", "nowhere.py:make"], "nowhere.py"),

@@ -48,7 +48,7 @@ def test_json_is_one_object_with_the_same_numbers(capsys):
     assert (found["beta"], found["global_lr"], found["local_lr"], found["B"]) == (p.beta, p.global_lr, p.local_lr, p.B)
     assert found["bound"] == p.bound == found["bound_noise"] + found["bound_start"]
     assert found["conditions"][found["binding"]] == found["local_lr"] == min(found["conditions"].values())
-    assert (found["inputs"]["delta"], found["inputs"]["g0"]) == (2.0, 3.0)
+    assert (found["constants"]["delta"], found["constants"]["g0"]) == (2.0, 3.0)
     assert "off-policy-variance" in found["errata"]
 
 

@@ -15,25 +15,19 @@ VERBS = {
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",
-    "bench": "speed on MuJoCo tasks, as ratios against named peers measured in the same run",
-    "doctor": "what is installed, which devices there are, what is missing for what",
+    "bench": "speed of training on MuJoCo tasks, as a ratio to the bare engine measured in the same run",
+    "doctor": "what is installed, which devices there are, how to install what is missing",
 }
-
-USAGE = """usage: fedpg VERB [flags]
-
-One policy for many environments that differ as much as they like.
-
-verbs:
-{}
-
-fedpg VERB --help explains a verb."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb; returns the exit code. A `UserError` is one line on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(USAGE.format("\n".join(f"  {verb:9} {does}" for verb, does in VERBS.items())))
+        print("usage: fedpg VERB [flags]\n\nOne policy for many environments that differ as much as they like.\n")
+        for verb, does in VERBS.items():
+            print(f"  {verb:9} {does}")
+        print("\nfedpg VERB --help explains a verb.")
         return 0
     try:
         verb = choose("verb", argv[0], VERBS)

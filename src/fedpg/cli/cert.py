@@ -1,12 +1,11 @@
 """`fedpg cert`: makes the keys of a federation and says where each of them belongs."""
 
-from __future__ import annotations
-
 import dataclasses
+import importlib.util
 from pathlib import Path
 
 from fedpg.cli.parse import parse
-from fedpg.errors import UserError
+from fedpg.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,21 +30,16 @@ class CertOptions:
 def main(argv: list[str]) -> int:
     """Runs the verb; returns the exit code."""
     options = parse(CertOptions, argv, "fedpg cert")
-    try:
-        from fedpg.flower.keys import make_keys
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "cryptography":
-            raise
-        raise UserError("fedpg cert needs cryptography: pip install 'fedpg[flower]'") from None
+    require(importlib.util.find_spec("cryptography") is not None, "fedpg cert needs cryptography: pip install 'fedpg[flower]'")
+    from fedpg.flower.keys import make_keys
+
     names = tuple(name.strip() for name in options.server.split(","))
     make_keys(Path(options.out), names, options.agents, options.days)
-    last, keys = options.agents - 1, Path(options.out).name
-    host = f"[{names[0]}]" if ":" in names[0] else names[0]
-    some, each = ("0", "agent-0") if last == 0 else (f"0 to {last}", "agent-I of its own")
-    print(f"""{options.out}: keys of one server ({options.server}) and {options.agents} agent{"s" if last else ""}. Copy
+    keys, host = Path(options.out).name, f"[{names[0]}]" if ":" in names[0] else names[0]
+    print(f"""{options.out}: the keys of one server ({options.server}) and of agents 0 to {options.agents - 1}. Copy
 
   to the server    ca.crt server.pem server.key agent-*.pub
-  to agent {some:8}ca.crt and {each}
+  to agent I       ca.crt agent-I
   nowhere          ca.key: its owner can pose as the server. Keep it offline, to renew server.pem within {options.days} days
 
 into a folder {keys} there, over a private connection (scp). Then, on the server and at an agent:

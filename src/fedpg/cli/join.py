@@ -1,12 +1,10 @@
 """`fedpg join`: one agent of a federation between machines."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -14,8 +12,6 @@ from fedpg.cli.parse import parse
 from fedpg.errors import require
 from fedpg.flower import require_flower
 from fedpg.runs.config import Options, PresetNotNegative
-
-ATTACKS = ("none", "zero", "noise", "sign-flip", "reward-flip", "random-action", "shuffled-reward")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,17 +50,16 @@ class JoinOptions:
     """Take part only with at least this much noise on messages; see docs/privacy.md."""
     most_epsilon: float = 0.0
     """Stop answering before the privacy loss exceeds this epsilon; 0 for no limit."""
-    attack: str = "none"
-    """Act as an attacker, to test a federation's defences: zero, noise, sign-flip, reward-flip, random-action, shuffled-reward."""
+    attack: Literal["none", "zero", "noise", "sign-flip", "reward-flip", "random-action", "shuffled-reward"] = "none"
+    """Act as an attacker, to test a federation's defences."""
 
 
 def main(argv: list[str]) -> int:
     """Runs the verb; returns the exit code."""
     options = parse(JoinOptions, argv, "fedpg join")
-    require(options.insecure or options.keys is not None, "give --keys FOLDER (with ca.crt and agent-ID), or --insecure to do without")
-    require(not (options.insecure and options.keys), "--keys and --insecure exclude each other")
+    require(bool(options.keys) != options.insecure, "give either --keys FOLDER (fedpg cert makes one) or --insecure")
+    keys = Path(options.keys) if options.keys else None
     require(options.agent_id >= 0, f"agent-id counts from 0, not {options.agent_id}")
-    require(options.attack in ATTACKS, f"attack must be one of {', '.join(ATTACKS)}, not {options.attack}")
     folder = Path(options.folder or f"agents/{options.agent_id}")
 
     require_flower()
@@ -84,8 +79,7 @@ def main(argv: list[str]) -> int:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with RunFolder(folder).lock(hint="wait for it, or give another --folder"):
         tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for {options.server}")
-        answer, keys = Agent(settings, folder / "states", tell).answer, Path(options.keys) if options.keys else None
-        node = SuperNode(options.server, options.agent_id, answer, folder, keys, tell)
+        node = SuperNode(options.server, options.agent_id, Agent(settings, folder / "states", tell).answer, folder, keys, tell)
         try:
             node.wait()
         finally:

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import rich.progress
 from rich.console import Console
 from rich.table import Table
 
@@ -37,13 +36,12 @@ class SweepOptions(Config):
 
 def main(argv: list[str]) -> int:
     """Runs every setting and prints the table; returns the exit code."""
-    argv, axes = split_lists(argv)
+    words, lists = find_lists(argv)
     parsed = []
-    for values in itertools.product(*axes.values()):
-        chosen = [word for pair in zip(axes, values, strict=True) for word in pair]
-        settings, options = parse_run(SweepOptions, argv + chosen, "fedpg sweep")
+    for values in itertools.product(*(words[place].split(",") for place in lists)):
+        chosen = dict(zip(lists, values, strict=True))
+        settings, options = parse_run(SweepOptions, [chosen.get(i, word) for i, word in enumerate(words)], "fedpg sweep")
         parsed.append(Config(**settings))
-    folder = Path(options.out)
 
     from fedpg.machine import use_all_cores
     from fedpg.runs.folder import RunFolder, append_line, manifest, write_json
@@ -51,76 +49,62 @@ def main(argv: list[str]) -> int:
     from fedpg.runs.sweep import sweep_all
 
     use_all_cores()
-    configs = [resolve(config) for config in parsed]
-    RunFolder(folder).require_empty()
-    names = [name.removeprefix("--").replace("-", "_") for name in axes]
-    lines: list[dict[str, Any]] = [{}] * len(configs)
-    console = Console()
-    with RunFolder(folder).lock(), rich.progress.Progress(console=console, disable=not console.is_terminal) as bar:
-        write_json(folder / "manifest.json", manifest())
-        task = bar.add_task(f"{len(configs)} settings, {configs[0].seeds} seeds each", total=len(configs))
+    configs, folder, console = [resolve(config) for config in parsed], RunFolder(Path(options.out)), Console()
+    folder.require_empty()
+    rows: list[dict[str, Any]] = []
+    with folder.lock(), console.status(f"{len(configs)} settings, {configs[0].seeds} seeds each") as status:
+        write_json(folder.manifest, manifest())
         for numbers, curves in sweep_all(configs):
-            for p, number in enumerate(numbers):
-                setting = {name: getattr(configs[number], name) for name in names}
-                lines[number] = result(setting, curves.rounds, curves.returns[p].mean(-1)) | {"config": vars(configs[number])}
-                append_line(folder / "results.jsonl", lines[number])
-            bar.advance(task, len(numbers))
-    console.print(table_of(lines))
-    best = max(lines, key=lambda line: (-len(line["failed_seeds"]), -math.inf if line["return"] is None else line["return"]))
-    flags = " ".join(f"--{flag(name)} {shlex.quote(str(value))}" for name, value in best["setting"].items())
-    advice = "Confirm it with another --seed: it was chosen because it was best on these."
-    console.print(f"best: {flags or 'the only setting'}. {advice} All is in {folder}/results.jsonl", soft_wrap=True, highlight=False)
+            for number, returns in zip(numbers, curves.returns.mean(-1), strict=True):
+                setting = {name: getattr(configs[number], name) for name in lists.values()}
+                rows.append({"setting": setting, **summary(curves.rounds, returns), "config": vars(configs[number])})
+                append_line(folder.path / "results.jsonl", rows[-1])
+            status.update(f"{len(rows)} of {len(configs)} settings done")
+    show(rows, console)
+    print(f"All is in {folder.path}/results.jsonl")
     return 0
 
 
-def split_lists(argv: list[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """`argv` without the flags that have a list A,B,C, and these: --flag -> values.
+def find_lists(argv: list[str]) -> tuple[list[str], dict[int, str]]:
+    """`argv` with --flag=VALUE as two words, and where in it there are lists A,B,C, with the names of their fields.
 
-    >>> split_lists(["--env", "cartpole", "--beta", "0.1,0.2"])
-    (['--env', 'cartpole'], {'--beta': ['0.1', '0.2']})
+    >>> find_lists(["--env=cartpole", "--local-lr", "0.1,0.2"])
+    (['--env', 'cartpole', '--local-lr', '0.1,0.2'], {3: 'local_lr'})
     """
-    lists = {f"--{flag(name)}" for name in FIELDS if name not in WITHOUT_LISTS}
-    words = [part for word in argv for part in (word.split("=", 1) if flag(word.partition("=")[0]) in lists else [word])]
-    rest: list[str] = []
-    axes: dict[str, list[str]] = {}
-    for word in words:
-        if rest and flag(rest[-1]) in lists and "," in word:
-            axes[flag(rest.pop())] = word.split(",")
-        else:
-            rest.append(word)
-    return rest, axes
+    names = {f"--{flag(name)}": name for name in FIELDS if name not in WITHOUT_LISTS}
+    words = [part for word in argv for part in (word.split("=", 1) if flag(word.partition("=")[0]) in names else [word])]
+    pairs = enumerate(itertools.pairwise(words), start=1)
+    return words, {place: names[flag(word)] for place, (word, value) in pairs if flag(word) in names and "," in value}
 
 
-def result(setting: dict[str, Any], rounds: Any, returns: Any) -> dict[str, Any]:
-    """One line of results.jsonl: the mean over agents of the return, (seeds, evaluations), at the end and along the way."""
+def summary(rounds: Any, returns: Any) -> dict[str, Any]:
+    """The numbers of a setting from its returns, mean over agents, (seeds, evaluations)."""
     import numpy as np
 
     from fedpg.report.statistics import estimate
     from fedpg.runs.metrics import short
 
-    final = returns[:, -1]
-    healthy = np.isfinite(final)
-    found = estimate(final[healthy] if healthy.any() else np.array([np.nan]))
+    healthy = np.isfinite(returns[:, -1])
+    final = estimate(returns[healthy, -1] if healthy.any() else np.array([np.nan]))
     return {
-        "setting": setting,
-        "return": short(found.mean),
-        "low": short(found.low),
-        "high": short(found.high),
+        "return": short(final.mean),
+        "low": short(final.low),
+        "high": short(final.high),
         "failed_seeds": np.flatnonzero(~healthy).tolist(),
         "rounds": rounds.tolist(),
         "return_per_seed": [[short(value) for value in seed] for seed in returns],
     }
 
 
-def table_of(lines: list[dict[str, Any]]) -> Table:
-    """The settings and their final returns."""
-    rounds, seeds = lines[0]["rounds"][-1], len(lines[0]["return_per_seed"])
-    table = Table(title=f"return after {rounds} rounds, mean over {seeds} seeds and all agents", title_justify="left")
-    for name in lines[0]["setting"]:
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    """Prints the settings with their final returns, and the best one as flags."""
+    table = Table(title=f"return after {rows[0]['rounds'][-1]} rounds, mean over {rows[0]['config']['seeds']} seeds and all agents")
+    for name in (*rows[0]["setting"], "return", "95 % interval", "failed seeds"):
         table.add_column(flag(name), justify="right", overflow="fold")
-    for column in ("return", "95 % interval", "failed seeds"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for line in lines:
-        shown = ("-", "-") if line["return"] is None else (f"{line['return']:.4g}", f"{line['low']:.4g} to {line['high']:.4g}")
-        table.add_row(*map(str, line["setting"].values()), *shown, str(len(line["failed_seeds"]) or ""))
-    return table
+    for row in rows:
+        found = ("-", "-") if row["return"] is None else (f"{row['return']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}")
+        table.add_row(*map(str, row["setting"].values()), *found, str(len(row["failed_seeds"]) or ""))
+    console.print(table)
+    best = max(rows, key=lambda row: (-len(row["failed_seeds"]), -math.inf if row["return"] is None else row["return"]))
+    flags = " ".join(f"--{flag(name)} {shlex.quote(str(value))}" for name, value in best["setting"].items())
+    print(f"best: {flags or 'the only setting'}. Confirm it with another --seed: it was chosen because it was best on these.")

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from fedpg.cli.parse import parse
-from fedpg.errors import UserError, require
+from fedpg.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +31,6 @@ def main(argv: list[str]) -> int:
     options = parse(TrackOptions, argv, "fedpg track")
     from fedpg.runs import checkpoint, trackers
     from fedpg.runs import config as configs
-    from fedpg.runs.config import Config
     from fedpg.runs.folder import RunFolder, read_lines
 
     folder = RunFolder(Path(options.run))
@@ -40,13 +38,12 @@ def main(argv: list[str]) -> int:
     require(bool(options.to), "give --to and one or more trackers: tensorboard, wandb, mlflow")
     trackers.check(options.to)
     require(folder.checkpoint.exists(), f"the run in {folder.path} has no checkpoint yet: wait for its first")
-    config = dataclasses.replace(Config(**configs.read(folder.config)), track=options.to)
+    config = dataclasses.replace(configs.Config(**configs.read(folder.config)), track=options.to)
     _, about = checkpoint.read(folder.checkpoint)
     rows = [row for row in read_lines(folder.metrics) if row["round"] <= about["evaluated"]]
     problems: list[str] = []
     with trackers.sending(folder, config, problems.append, patience=None) as send:
         send(rows)
-    if problems:
-        raise UserError("; ".join(problems))
-    Console().print(f"{', '.join(options.to)}: {len(rows)} evaluated rounds are there", highlight=False)
+    require(not problems, "; ".join(problems))
+    print(f"{', '.join(options.to)}: {len(rows)} evaluated rounds are there")
     return 0
