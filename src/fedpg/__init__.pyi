@@ -1,7 +1,9 @@
 # The public names: read by type checkers, editors, and at run time by lazy_loader.
+from . import algorithms as algorithms
 from . import envs as envs
 from . import policies as policies
 from . import theory as theory
+from . import trees as trees
 from .algorithms import fapi as fapi
 from .algorithms import fast_fedpg as fast_fedpg
 from .algorithms import fedavg_m as fedavg_m
@@ -28,12 +30,14 @@ from .algorithms.base import LocalInfo as LocalInfo
 from .algorithms.base import RoundInfo as RoundInfo
 from .algorithms.base import ServerState as ServerState
 from .algorithms.selection import Participation as Participation
+from .algorithms.wrappers import Wrapper as Wrapper
 from .algorithms.wrappers import attack as attack
 from .algorithms.wrappers import chain as chain
 from .algorithms.wrappers import compressed as compressed
 from .algorithms.wrappers import observation_scaling as observation_scaling
 from .algorithms.wrappers import private as private
 from .algorithms.wrappers import robust as robust
+from .algorithms.wrappers.attack import with_dishonest_agents as with_dishonest_agents
 from .envs.base import Environment as Environment
 from .envs.base import Federation as Federation
 from .errors import UserError as UserError
@@ -42,9 +46,13 @@ from .problem import Problem as Problem
 from .problem import exact_policy_gradient as exact_policy_gradient
 from .problem import policy_gradient as policy_gradient
 from .quadratic import quadratic as quadratic
+from .rounds import Scores as Scores
 from .runs.config import Config as Config
 from .runs.training import Run as Run
 from .runs.training import train as train
+from .simulate import Info as Info
 from .simulate import Simulator as Simulator
+from .simulate import State as State
 from .simulate import simulator as simulator
+from .simulate_plain import StageError as StageError
 from .simulate_plain import plain_simulator as plain_simulator

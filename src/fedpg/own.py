@@ -1,5 +1,6 @@
 """Functions of the user's own, named as `module:function` or `path/to/file.py:function`: environments, policies, algorithms."""
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import jax
 
 from fedpg.errors import UserError, choose, require
 
@@ -43,7 +46,7 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     """function(*args, **kwargs); an exception becomes a `UserError` with the file and line in the user's code."""
     try:
         return function(*args, **kwargs)
-    except UserError:
+    except (UserError, jax.errors.ConcretizationTypeError):  # a sweep handles the second by compiling one program per setting
         raise
     except Exception as error:
         raise UserError(f"{name} raised {_with_line(error)}") from error
@@ -62,9 +65,15 @@ def _import_module(place: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     require(path.is_file(), f"no file {path}")
-    _search(path.resolve().parent)  # as `python path/to/file.py` does, so that its neighbours can be imported
+    return _import_once(path.resolve(), path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _import_once(path: Path, changed: int) -> ModuleType:
+    """The module in a file, run again only if the file has `changed`: twice would define its types twice."""
+    _search(path.parent)  # as `python path/to/file.py` does, so that its neighbours can be imported
     # A prefix, because a user's random.py must not replace Python's.
-    spec = importlib.util.spec_from_file_location(f"fedpg_own_{path.stem}", path.resolve())
+    spec = importlib.util.spec_from_file_location(f"fedpg_own_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and pickle look up the module of a class
     spec.loader.exec_module(module)

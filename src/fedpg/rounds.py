@@ -106,7 +106,7 @@ class Stage(NamedTuple):
         return jax.vmap(jax.random.fold_in, (0, None))(keys, self.number) if self.purpose is Purpose.PRELUDE else keys
 
     def exchange(self, algorithm: Algorithm) -> Exchange:
-        """The two static of this exchange."""
+        """The agent half and the server half of this exchange."""
         if self.purpose is Purpose.TRAIN:
             return exchanges_of(algorithm)[-1]
         return (algorithm.warmup if self.purpose is Purpose.WARMUP else algorithm.prelude)[self.number]

@@ -72,12 +72,7 @@ class Info(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One seed in one setting.
-
-    Attributes:
-        seed: the seed's number, (); it alone decides keys and agents.
-        setting: what the row's algorithm is made from, a pytree; None if all rows have the same algorithm.
-    """
+    """One seed, whose number decides keys and agents, and the setting of its algorithm; None if all rows have the same algorithm."""
 
     seed: Any
     setting: Any = None
@@ -156,14 +151,7 @@ def row_programs(
 
 
 class Compiled:
-    """The programs of a simulation, compiled for chunks of rows and spread over all devices.
-
-    Args:
-        programs: what `row_programs` returned.
-        problem: what is learned; its size decides how many rows fit in a chunk.
-        rows: all rows.
-        most: the most rows in one call; None for what fits in memory.
-    """
+    """The programs of a simulation, compiled for chunks of at most `most` rows (None: what fits in memory), on all devices."""
 
     def __init__(self, programs: dict[str, Callable[..., Any]], problem: Problem, rows: Row, most: int | None) -> None:
         self._problem, self._rows, self._count, self._most, self.chunk = problem, rows, len(rows.seed), most, 0
@@ -194,9 +182,10 @@ class Compiled:
         return results[0] if whole else _join(results, self._count)
 
     def blank(self, key: jax.Array, agents: Any) -> SeedState:
-        """The rows of a state with the right shapes, all zero."""
+        """The rows of a healthy state with the right shapes, all zero."""
         shapes = jax.eval_shape(self._programs["blank"], key, *self._chunks(agents)[0])
-        return jax.tree.map(lambda x: np.zeros((self._count, *x.shape[1:]), x.dtype), shapes)
+        rows = jax.tree.map(lambda x: np.zeros((self._count, *x.shape[1:]), x.dtype), shapes)
+        return rows._replace(failed=np.full_like(rows.failed, rounds.HEALTHY))
 
     def lower(self, state: State) -> jax.stages.Lowered:
         """The program of `run` on the first chunk of rows, lowered but not compiled."""
@@ -284,6 +273,7 @@ class Simulator:
             rounds: how many.
             accumulate: add to the counters of the call that made `state` instead of starting from zero.
         """
+        require(rounds >= 0, f"rounds must be 0 or more, not {rounds}")
         rows = state.rows
         if not accumulate:
             rows = rows._replace(info=trees.zeros_like(rows.info), refused=jnp.zeros_like(rows.refused))
@@ -309,9 +299,10 @@ class Simulator:
 
     def _draw(self, key: jax.Array) -> Any:
         """The agents of every seed, prepared for the environment."""
-        agents = agents_of_seeds(self._agents, key, self.seeds)
-        if isinstance(self._agents, Federation) and self._agents.prepare:
-            agents = jax.tree.map(np.asarray, self._agents.prepare(agents))
+        with jax.default_matmul_precision(PRECISION):
+            agents = agents_of_seeds(self._agents, key, self.seeds)
+            if isinstance(self._agents, Federation) and self._agents.prepare:
+                agents = jax.tree.map(np.asarray, self._agents.prepare(agents))
         # Raises early if this participation is not possible here.
         selector(self._participation, self._problem, self._algorithm, trees.take(agents, 0))
         return agents
@@ -359,6 +350,9 @@ def simulator(
         participation: how many agents take part in a round, and which; everyone by default.
         chunk: the most rows in one call of the compiled program; by default what fits in memory.
     """
+    require(seeds >= 1, f"seeds must be at least 1, not {seeds}")
+    given = (settings is None) == isinstance(algorithm, Algorithm)
+    require(given, "give an Algorithm, or `settings` and a function setting -> Algorithm")
     rows = all_rows(seeds, settings)
     algorithm_of = algorithm if settings is not None else lambda setting: algorithm
     programs = Compiled(row_programs(problem, algorithm_of, participation, AllAtOnce()), problem, rows, chunk)

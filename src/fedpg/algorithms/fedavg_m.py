@@ -25,6 +25,11 @@ class Shared(NamedTuple):
     direction: Params
 
 
+def share_of_own(beta: Any, shared: Shared) -> jax.Array:
+    """beta, or 1 while there is no direction, ()."""
+    return jnp.where(trees.norm_sq(shared.direction) > 0, beta, 1.0)
+
+
 def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
     """FedAvg-M on `problem`.
 
@@ -36,15 +41,11 @@ def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any
     if base.is_known(beta) and beta == 1.0:
         return pavg(problem, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)._replace(name="fedavg-m")
 
-    def share_of_own(shared: Shared) -> jax.Array:
-        """beta, or 1 while there is no direction."""
-        return jnp.where(trees.norm_sq(shared.direction) > 0, beta, 1.0)
-
     def init(params: Params) -> tuple[ServerState, Any]:
         return ServerState(Shared(params, trees.zeros_like(params))), problem.init_memory()
 
     def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
-        own = share_of_own(shared)
+        own = share_of_own(beta, shared)
 
         def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             params, memory = carry
@@ -60,6 +61,6 @@ def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any
         return ServerState(Shared(base.ascend(problem, state.shared.params, global_lr, u), u)), info
 
     def predicted(shared: Shared) -> Params:
-        return trees.scale(local_lr * local_steps * (1.0 - share_of_own(shared)), shared.direction)
+        return trees.scale(local_lr * local_steps * (1.0 - share_of_own(beta, shared)), shared.direction)
 
     return Algorithm("fedavg-m", init, local_update, aggregate, predicted=predicted)

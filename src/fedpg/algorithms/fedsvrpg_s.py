@@ -4,9 +4,9 @@
     server   ubar = 1/(eta N K) sum_i Delta_i;          u_{r+1} = kappa ubar + (1-kappa) u_r
              theta_{r+1} = theta_r + sigma lambda u_{r+1}
 
-In its noise and in its drift a local path is beta times that of PAvg. That allows a server step sigma times as long, which makes up for
-the lag of u_r. The first `plain_rounds` rounds are PAvg's: u_1 would be walked 1/(kappa beta) times over, and at the largest steps that
-is too far. Derivation, fixed point and ablation: docs/algorithms/fedsvrpg-s.md.
+The agent half is FedAvg-M's: the noise and drift of a local path are beta times those in PAvg. That allows a server step sigma times as
+long, which makes up for the lag of u_r. The first `plain_rounds` rounds are PAvg's: u_1 would be walked 1/(kappa beta) times over, and
+at the largest steps that is too far. Derivation and fixed point: docs/algorithms/fedsvrpg-s.md.
 """
 
 import math
@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from fedpg import trees
 from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, Params, Problem, RoundInfo, ServerState
-from fedpg.algorithms.fedavg_m import Shared
+from fedpg.algorithms.base import Algorithm, Params, Problem, RoundInfo, ServerState
+from fedpg.algorithms.fedavg_m import Shared, fedavg_m, share_of_own
 from fedpg.algorithms.pavg import pavg
 from fedpg.errors import require
 
@@ -54,27 +54,13 @@ def fedsvrpg_s(
     require(not base.is_known(gain) or gain > 0, f"gain must be positive, not {gain}")
     require(plain_rounds >= 1, f"plain_rounds must be at least 1 (there is no direction in round 0), not {plain_rounds}")
 
-    def lean(shared: Shared) -> jax.Array:
-        """beta, or 1 while there is no direction to lean on."""
-        return jnp.where(trees.norm_sq(shared.direction) > 0, beta, 1.0)
+    agent_half = fedavg_m(problem, beta=beta, local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)
 
     def init(params: Params) -> tuple[ServerState, Any]:
         return ServerState(Shared(params, trees.zeros_like(params)), jnp.zeros((), int)), problem.init_memory()
 
-    def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
-        own = lean(shared)
-
-        def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
-            params, memory = carry
-            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
-            u = jax.tree.map(lambda g, u_r: own * g + (1.0 - own) * u_r, g, shared.direction)
-            return (base.ascend(problem, params, local_lr, u), memory), info
-
-        (params, memory), infos = jax.lax.scan(local_step, (shared.params, memory), jax.random.split(key, local_steps))
-        return trees.subtract(params, shared.params), memory, base.total(infos)
-
     def aggregate(state: ServerState, deltas: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
-        shared, rounds, own = state.shared, state.private + 1, lean(state.shared)
+        shared, rounds, own = state.shared, state.private + 1, share_of_own(beta, state.shared)
         ubar, info = base.mean_direction(deltas, present, local_steps, local_lr)
         kappa = jnp.minimum(gain, 1.0 / own)  # at most what makes u_{r+1} the mean gradient itself
         u = jax.tree.map(lambda u_r, ubar: kappa * ubar + (1.0 - kappa) * u_r, shared.direction, ubar)
@@ -83,8 +69,4 @@ def fedsvrpg_s(
         sent = jax.tree.map(lambda u: jnp.where(rounds < plain_rounds, 0.0, u), u)
         return ServerState(Shared(params, sent), rounds), info._replace(direction_sq=trees.norm_sq(u))
 
-    def predicted(shared: Shared) -> Params:
-        # kappa > 1 in the server corrects for exactly this part: it must not arrive late, or shortened
-        return trees.scale(local_lr * local_steps * (1.0 - lean(shared)), shared.direction)
-
-    return Algorithm("fedsvrpg-s", init, local_update, aggregate, predicted=predicted)
+    return agent_half._replace(name="fedsvrpg-s", init=init, aggregate=aggregate)

@@ -269,7 +269,7 @@ class SuperLink:
         self._submit(True)
 
     def stop(self) -> None:
-        """Ends all  Our ServerApp is in a session of its own and would outlive a SuperLink that was killed."""
+        """Ends all processes. Our ServerApp runs in a separate session and would outlive a SuperLink that was killed."""
         if self._proxy:
             self._proxy.stop()
         self._child.stop()

@@ -238,10 +238,6 @@ class Server:
         """What agents deploy, leading axis 1."""
         return _with_axis(deployed_params(self._algorithm, trees.take(state.rows, 0)))
 
-    def constants(self, state: State) -> Any:
-        """Nothing: agents keep their constants to themselves."""
-        return ()
-
     def communication(self, state: State) -> Communication:
         """How many numbers are sent."""
         return measure(self._problem, self._measured, trees.take(state.agents, 0), self._participation)

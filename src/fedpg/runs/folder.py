@@ -18,6 +18,7 @@ from typing import Any
 import jax
 
 from fedpg.errors import UserError, require
+from fedpg.simulate import PRECISION
 
 LOCK = ".lock"
 FEDERATION = "federation"
@@ -96,7 +97,7 @@ def manifest() -> dict[str, Any]:
         "packages": {name: version(name) for name in PACKAGES},
         "backend": jax.default_backend(),
         "devices": [device.device_kind for device in jax.devices()],
-        "matmul_precision": "highest",  # the engines set it, whatever JAX's default is
+        "matmul_precision": PRECISION,
         "x64": bool(jax.config.jax_enable_x64),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }

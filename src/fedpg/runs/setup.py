@@ -71,7 +71,7 @@ def resolve_options(algorithm: str, given: dict[str, Any]) -> dict[str, Any]:
         require(name not in FIELDS, f"{flag(name)} has a flag of its own: give --{flag(name)} instead of the algorithm-option")
         require(bool(known), f"{algorithm} takes no algorithm-option: leave out {name!r}")
         choose(f"algorithm-option of {algorithm}", name, known)
-        hint = hints.get(name, Any)
+        hint = hints.get(name, object if known[name] is None else type(known[name]))
         # Any is a number that a sweep may vary.
         values[name] = found = convert(value, float if hint is Any else hint, f"algorithm-option {name}")
         finite = not isinstance(found, float) or math.isfinite(found)

@@ -68,12 +68,13 @@ def train(
         require(out is not None, "to resume, give the folder of the run: --out, or out=")
         RunFolder(Path(out)).require_run()
         stored = Config(**configs.read(RunFolder(Path(out)).config))
-        for name, value in given.items():
-            kept = getattr(stored, name)
-            require(name in ("rounds", "track") or value == kept, f"cannot resume: the run has {flag(name)} {kept}, not {value}")
-        given = vars(stored) | given
-        require(given["rounds"] >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {given['rounds']}")
-    config = resolve(Config(**given))
+        config = resolve(Config(**(vars(stored) | given)))
+        for name in FIELDS:
+            new, kept = getattr(config, name), getattr(stored, name)
+            require(name in ("rounds", "track") or new == kept, f"cannot resume: the run has {flag(name)} {kept}, not {new}")
+        require(config.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {config.rounds}")
+    else:
+        config = resolve(Config(**given))
     folder = RunFolder(Path(out or new_path(config)))
     if not resume:
         folder.require_empty()

@@ -127,10 +127,13 @@ def _on_messages(algorithm: Algorithm, attack: str | jax.Array, attackers: int) 
 
 def _on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> Algorithm:
     """Marked agents attack by themselves; here only the server stays honest. A traced `attack` replaces the mark of the attackers."""
+    hint = "make the agents with fedpg.with_dishonest_agents and the problem with dishonest=True"
 
     def set_attack(exchange: Exchange) -> Exchange:
         def local_update(key: jax.Array, shared: Any, agent_state: Any, agent: MarkedAgent) -> tuple[Any, Any, LocalInfo]:
-            agent = agent._replace(attack=jnp.where(agent.attack > 0, attack, 0.0).astype(agent.attack.dtype))
+            require(isinstance(agent, MarkedAgent), f"an attack on trajectories needs marked agents: {hint}")
+            if attack is not None:
+                agent = agent._replace(attack=jnp.where(agent.attack > 0, attack, 0.0).astype(agent.attack.dtype))
             return exchange.local_update(key, shared, agent_state, agent)
 
         return exchange._replace(local_update=local_update)
@@ -139,7 +142,7 @@ def _on_trajectories(algorithm: Algorithm, attack: jax.Array | None = None) -> A
         return algorithm.server_update(key, state, agents._replace(attack=jnp.zeros_like(agents.attack)))
 
     changed = algorithm if algorithm.server_update is None else algorithm._replace(server_update=server_update)
-    return changed if attack is None else with_exchanges(changed, [set_attack(exchange) for exchange in exchanges_of(changed)])
+    return with_exchanges(changed, [set_attack(exchange) for exchange in exchanges_of(changed)])
 
 
 def attack(name: str | jax.Array, attackers: int) -> Wrapper:

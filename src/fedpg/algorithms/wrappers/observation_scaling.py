@@ -18,7 +18,7 @@ from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, Exchange, LocalInfo, Problem, RoundInfo, ServerState
 from fedpg.algorithms.pooled import pool
 from fedpg.algorithms.wrappers.base import Wrapper
-from fedpg.errors import choose
+from fedpg.errors import choose, require
 from fedpg.moments import Moments
 from fedpg.policies.scaled import Scaled, scale_of
 
@@ -59,6 +59,7 @@ def _rescaled(params: Scaled, seen: Moments) -> Scaled:
 
 
 def _no_moments(params: Scaled) -> Moments:
+    require(isinstance(params, Scaled), "observation scaling needs policies.make(..., scaled=True)")
     return moments.nothing(params.scale.mean.size)
 
 
@@ -145,18 +146,21 @@ def _own_scales(algorithm: Algorithm, problem: Problem, running: bool) -> Algori
         info = _observe(problem, key, state.inner.params, agent)
         return (), with_scale(state.inner, info.usage.observations), info
 
-    def local_update(key: jax.Array, shared: Any, state: StateWithMoments, agent: Any) -> tuple[Any, StateWithMoments, LocalInfo]:
-        message, agent_state, info = algorithm.local_update(key, shared, state.inner, agent)
-        if not running:
-            return message, StateWithMoments(agent_state, state.seen), info
-        return message, with_scale(agent_state, _merged(state.seen, info.usage.observations)), info
+    def with_own_scale(exchange: Exchange) -> Exchange:
+        def local_update(key: jax.Array, shared: Any, state: StateWithMoments, agent: Any) -> tuple[Any, StateWithMoments, LocalInfo]:
+            message, agent_state, info = exchange.local_update(key, shared, state.inner, agent)
+            if not running:
+                return message, StateWithMoments(agent_state, state.seen), info
+            return message, with_scale(agent_state, _merged(state.seen, info.usage.observations)), info
+
+        return exchange._replace(local_update=local_update)
 
     def keep(state: ServerState, messages: Any, present: jax.Array) -> tuple[ServerState, RoundInfo]:
         return state, RoundInfo(jnp.zeros(()), jnp.zeros(()))
 
-    return algorithm._replace(
+    changed = base.with_exchanges(algorithm, [with_own_scale(exchange) for exchange in base.exchanges_of(algorithm)])
+    return changed._replace(
         init=init,
-        local_update=local_update,
-        warmup=(Exchange(measure, keep, lambda shared: ()),),
+        warmup=(Exchange(measure, keep, lambda shared: ()), *changed.warmup),
         deployed=lambda shared, state: algorithm.deployed(shared, state.inner),
     )
