@@ -21,7 +21,9 @@ def test_examples_run_and_are_short(path, capsys):
     if path.name == "compare_algorithms.py":
         found = {name: float(value) for name, value in re.findall(r"^(\S+)\s+J\s+([\d.]+)", capsys.readouterr().out, re.MULTILINE)}
         assert len(found) == 4
-        assert found["local-only"] > 1.2 * max(value for name, value in found.items() if name != "local-only"), "agents want different things"
+        assert found["local-only"] > 1.2 * max(value for name, value in found.items() if name != "local-only"), (
+            "agents want different things"
+        )
 
 
 def test_the_readme_learns():

@@ -68,6 +68,18 @@ def test_the_same_state_gives_the_same_result_and_going_on_gives_new_numbers():
     same_bits(whole.rows.server, second.rows.server)
 
 
+def test_rounds_cannot_go_back_and_bad_arguments_are_refused():
+    small = bowl()
+    sim = simulate(small, "pavg")
+    with pytest.raises(UserError, match="rounds must be 0 or more"):
+        sim.run(sim.init(KEY), -1)
+    with pytest.raises(UserError, match="seeds must be at least 1"):
+        simulate(small, "pavg", seeds=0)
+    with pytest.raises(UserError, match="give an Algorithm"):
+        simulator(small.problem, lambda own: make("pavg", small.problem), small.agents)
+    assert sim.blank(KEY).rows.failed.tolist() == [-1]
+
+
 def test_one_call_or_many_and_compiled_once():
     sim = simulate(SMALL["random-mdp"](), seeds=2)
     state = sim.init(KEY)

@@ -14,13 +14,14 @@ import jax.numpy as jnp
 from fedpg import trees
 from fedpg.algorithms.base import Algorithm, LocalUpdate
 from fedpg.algorithms.selection import EVERYONE, Participation, Selector
+from fedpg.errors import UserError, one_line
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Problem
 from fedpg.rounds import Participants, SeedState, Stage
 from fedpg.simulate import PRECISION, Agents, Row, Simulator, all_rows, row_programs
 
 
-class StageError(RuntimeError):
+class StageError(UserError):
     """An error with the name of the stage it came from; the original is its cause."""
 
 
@@ -33,7 +34,7 @@ def stage(name: str) -> Iterator[None]:
     except StageError:
         raise
     except Exception as error:
-        raise StageError(f"{name}: {type(error).__name__}: {error}") from error
+        raise StageError(one_line(f"{name}: {type(error).__name__}: {error}")) from error
 
 
 class OneByOne:

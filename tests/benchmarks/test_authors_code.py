@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.environments import POINT
 
 from fedpg.envs.tabular import environment
 from fedpg.errors import UserError
@@ -20,6 +19,7 @@ from fedpg.policies import gaussian, softmax
 from fedpg.problem import policy_gradient
 from helpers.compare import random_params
 from helpers.enumeration import tiny_mdp
+from helpers.environments import POINT
 from helpers.federations import bowl
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "authors_code.py"

@@ -47,6 +47,16 @@ def test_what_shapes_a_program_is_one_program_per_value():
     assert [numbers for numbers, _ in sweep_all(configs)] == [[0, 2], [1]]
 
 
+def test_an_own_algorithm_that_must_know_its_step_size_is_one_program_per_value(tmp_path):
+    """As a built-in one would be: the first attempt, with a traced step-size, is not an error of the user's."""
+    file = tmp_path / "picky.py"
+    file.write_text(
+        "from fedpg import pavg\n\ndef picky(problem, *, local_lr):\n    return pavg(problem, local_lr=local_lr if local_lr < 1 else 1.0)\n"
+    )
+    configs = [resolve(Config(**SMALL | {"algorithm": f"{file}:picky", "rounds": 1}, local_lr=lr)) for lr in (0.1, 0.2)]
+    assert [numbers for numbers, _ in sweep_all(configs)] == [[0], [1]]
+
+
 def test_the_warm_up_is_counted_and_a_budget_of_steps_ends_it():
     config = resolve(Config(**SMALL | {"algorithm": "fedsvrpg-m", "u0": 3, "rounds": 20}))
     sim = build(config)

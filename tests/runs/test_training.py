@@ -98,6 +98,14 @@ def test_a_longer_run_goes_on_where_the_shorter_ended(whole, tmp_path):
     assert all(np.array_equal(a[name], b[name]) for name in a if name.startswith(("state.server", "state.agents", "costs")))
 
 
+def test_the_same_settings_and_resume_continue_the_run(tmp_path):
+    """Settings that are resolved to something else (u0, a beta of 1) are no difference."""
+    settings = {"env": "random-mdp", "agents": 2, "local_steps": 2, "horizon": 3, "eval_every": 2}
+    for number, more in enumerate(({"algorithm": "fedsvrpg-m", "u0": "theorem"}, {"algorithm": "pavg", "beta": 1.0})):
+        train(out=tmp_path / str(number), rounds=2, **settings, **more)
+        assert train(out=tmp_path / str(number), rounds=2, resume=True, **settings, **more).round == 2
+
+
 def test_resume_refuses_another_configuration_and_harms_nothing(whole, tmp_path):
     run = copy_of(whole, tmp_path)
     others = (

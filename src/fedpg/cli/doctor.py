@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from fedpg.cli.parse import parse
+from fedpg.errors import require
 from fedpg.machine import cores
 
 
@@ -23,6 +24,7 @@ def examine() -> dict[str, Any]:
     """What was found, as plain data; `packages` maps extra -> package -> version, None if missing. Required packages have extra ""."""
     from fedpg.runs.folder import version
 
+    require(version("fedpg") is not None, "fedpg runs from a folder that is not installed: pip install -e .")
     packages: dict[str, dict[str, str | None]] = {}
     for requirement in importlib.metadata.requires("fedpg") or []:  # such as: mujoco<5,>=4; extra == "mujoco"
         name, extra = re.match(r"([\w.-]+)(?:.*extra == .([\w-]+))?", requirement).groups("")

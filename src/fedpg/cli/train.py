@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from fedpg.cli.parse import parse_run
-from fedpg.errors import UserError
 from fedpg.runs.config import Config
 
 
@@ -36,14 +35,10 @@ def main(argv: list[str]) -> int:
     from fedpg.machine import use_all_cores
     from fedpg.runs.progress import Bar
     from fedpg.runs.training import train
-    from fedpg.simulate_plain import StageError
 
     use_all_cores()
     console = Console()
-    try:
-        run = train(out=options.out, resume=options.resume, progress=Bar(console), **settings)
-    except StageError as error:
-        raise UserError(str(error).splitlines()[0]) from error
+    run = train(out=options.out, resume=options.resume, progress=Bar(console), **settings)
     if run.round < run.config.rounds:
         print(f"stopped and saved after {run.round} of {run.config.rounds} rounds. Continue with:")
         print(f"fedpg train --resume --out {shlex.quote(str(run.folder))}")

@@ -187,3 +187,11 @@ def test_marks_of_agents_and_what_a_server_with_an_environment_sees():
     for update in (by_number.local_update, by_number.warmup[0].local_update):
         messages = jax.vmap(update, (0, None, None, 0))(keys, None, None, agents)[0]
         np.testing.assert_array_equal(messages.inner, [3.0, 3.0, 0.0, 0.0])
+
+
+def test_an_attack_on_trajectories_without_marked_agents_is_refused():
+    """It would otherwise do nothing, and look like a federation that withstands it."""
+    small = rl("random-mdp")
+    algorithm = chain(make("pavg", small.problem), attack("reward-flip", 2))
+    with pytest.raises(UserError, match="with_dishonest_agents"):
+        run(small, algorithm, 1)
