@@ -4,8 +4,7 @@
 2. For every exchange of the prelude and then the main one: the local updates of all participants, then `aggregate`.
 3. `server_update`, where the algorithm has one.
 
-A message that is not finite is refused: its agent is absent for the rest of the round and keeps its old state. A seed with no usable
-message, or with a server state that is not finite, is frozen, and `failed` records the round.
+An agent whose message is not finite is absent for the rest of the round. A seed without a usable message is frozen (`failed`).
 """
 
 from collections.abc import Callable
