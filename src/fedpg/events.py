@@ -1,4 +1,4 @@
-"""What went wrong in the agents' environments, with the round in which it did."""
+"""The log of failures in the agents' environments."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where every random key comes from, in every engine."""
+"""Random keys: one function makes every key of every engine."""
 
 import enum
 from typing import Any, NamedTuple

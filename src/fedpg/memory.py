@@ -1,4 +1,4 @@
-"""How many rows one call of a program takes: as many as fit in memory, or in the cache."""
+"""Chunk sizes of the simulator: as many rows per call as fit in memory, or in the cache."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an algorithm sees of reinforcement learning: samples, gradients and evaluations, nothing else.
+"""The `Problem` contract: all that an algorithm sees of reinforcement learning is samples, gradients and evaluations.
 
 An algorithm is written against `Problem` and never looks inside a sample. So a problem may keep trajectories, visit counts or,
 like `fedpg.quadratic`, involve no reinforcement learning at all.
@@ -27,7 +27,7 @@ __all__ = ["Evaluation", "Problem", "Usage", "exact_policy_gradient", "policy_gr
 
 
 class Evaluation(NamedTuple):
-    """How good params are for one agent.
+    """The evaluation of params in one agent's environment.
 
     Attributes:
         total_return: undiscounted, ().

@@ -45,7 +45,7 @@ class SeedState(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How good the deployed params are.
+    """Evaluation scores of the deployed params.
 
     Attributes:
         returns: undiscounted return of each agent, (N,).
@@ -117,7 +117,7 @@ def stages_of_round(algorithm: Algorithm) -> list[Stage]:
 
 
 class Executor(Protocol):
-    """How an engine executes the parts of a round: all agents at once, one by one, or on other machines."""
+    """The part of an engine that executes a round: all agents at once, one by one, or on other machines."""
 
     def ask(self, stage: Stage, moment: Moment, update: LocalUpdate, shared: Any, who: Participants, states: Any, members: Any) -> Any:
         """Runs the local updates of the m participants.

@@ -58,7 +58,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What the rounds of one call did, leading axis rows.
+    """Statistics of the rounds of one `run` call, leading axis rows.
 
     Attributes:
         local: costs and importance weights, added up.
@@ -122,7 +122,7 @@ class AllAtOnce:
 def row_programs(
     problem: Problem, algorithm_of: Callable[[Any], Algorithm], participation: Participation, executor: Executor
 ) -> dict[str, Callable[..., Any]]:
-    """What a simulation is made of, for one row and its agents (leading axis N)."""
+    """The functions of a simulation, for one row and its agents (leading axis N)."""
 
     def blank(root: jax.Array, row: Row, agents: Any) -> SeedState:
         algorithm = algorithm_of(row.setting)

@@ -192,7 +192,9 @@ def test_if_every_agent_errs_three_times_it_stops_in_one_line_and_goes_on_when_m
     with pytest.raises(UserError) as stopped:
         run(WARM, tmp_path / "run", link)
     line = str(stopped.value)
-    assert line.startswith("every agent failed in round 1 (the last was seed 0, agent 0: refused: no power): mend it, then --resume")
+    assert line.startswith(
+        "every agent failed in round 1 (the last was seed 0, agent 0: refused: no power): fix the environment, then --resume"
+    )
     assert "\n" not in line
     told = [(1, "training", agent, "refused: no power") for agent in (2, 1, 0)]  # as they come
     repeated = [(1, "training", None, "fewer than 1 usable messages: the exchange is repeated")]

@@ -103,7 +103,7 @@ def test_states_follow_the_run(path):
     assert told().state == "warm-up: 0 of 2 have answered"
     assert [agent.state for agent in seen[-1].agents] == ["at work", "at work", "not here yet", "not here yet"]
     writer.asked(0, "evaluation", [0, 1], 10)
-    writer.heard(0, 0.5, 7, "")
+    writer.answered(0, 0.5, 7, "")
     assert (told().phase, seen[-1].state) == ("evaluating", "evaluating: 1 of 2 have answered")
     with writer.running(CONFIG, 0):
         writer.advanced(4)
@@ -150,7 +150,7 @@ def test_long_runs_keep_their_first_and_last_point(path):
 def test_a_resumed_run_continues(path):
     first = StatusWriter(path, CONFIG)
     first.asked(0, "training", [0, 1], 100)
-    first.heard(0, 1.0, 50, "")
+    first.answered(0, 1.0, 50, "")
     first.happened(event(1, "odd"))
     writer = StatusWriter(path, CONFIG, rows=[row(0), row(2), row(4, None)])
     status = read_status(path)
@@ -233,7 +233,7 @@ def test_readers_see_whole_states_while_many_threads_report(path):
 
     def report() -> None:
         for _ in range(each):
-            writer.heard(1, 0.1, 5, "")
+            writer.answered(1, 0.1, 5, "")
 
     threads = [threading.Thread(target=report) for _ in range(4)]
     try:
@@ -257,5 +257,5 @@ def test_a_large_federation_can_report_every_answer(path):
     writer.asked(0, "training", list(range(1000)), 10)
     began = time.monotonic()
     for agent in range(200):
-        writer.heard(agent, 0.1, 5, "")
+        writer.answered(agent, 0.1, 5, "")
     assert (time.monotonic() - began) / 200 < 0.02

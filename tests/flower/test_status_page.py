@@ -163,7 +163,7 @@ def test_readers_come_while_it_is_written(page, path):
         thread.start()
     end = time.monotonic() + 60
     while (len(found) < 100 or len({data["bytes_received"] for data in found}) <= 5) and time.monotonic() < end:
-        writer.heard(1, 0.1, 5, "")
+        writer.answered(1, 0.1, 5, "")
     stop.set()
     for thread in threads:
         thread.join()

@@ -36,8 +36,8 @@ def a_writer(path: Path) -> StatusWriter:
     writer = StatusWriter(path, CONFIG)
     writer.evaluated(row(0, 1.0))
     writer.asked(3, "training", [0, 1], 5000)
-    writer.heard(0, 1.5, 700, "")
-    writer.heard(1, 2.5, 600, "a norm of [bold]1e+30[/bold]")
+    writer.answered(0, 1.5, 700, "")
+    writer.answered(1, 2.5, 600, "a norm of [bold]1e+30[/bold]")
     writer.happened(event(1, "refused: a norm of [bold]1e+30[/bold]", 3))
     writer.evaluated(row(4, 8.0))
     return writer

@@ -349,7 +349,7 @@ def test_a_failing_agent_is_left_out_recorded_and_comes_back(file, tmp_path):
 
 def test_if_all_agents_fail_it_stops_saved_and_goes_on_when_mended(file, tmp_path):
     everyone = "one:raise two:nan three:shape"
-    with pytest.raises(UserError, match=r"every agent failed in round 3 \(the last was seed 1, agent .*mend it, then --resume"):
+    with pytest.raises(UserError, match=r"every agent failed in round 3 \(the last was seed 1, agent .*fix the environment, then --resume"):
         train(config(file), out=tmp_path / "run", progress=Orders(file, {3: everyone}))
     assert {e["agent"] for e in events(tmp_path / "run")} == {0, 1, 2}
     file.write_text("")
@@ -363,7 +363,7 @@ def test_if_all_agents_fail_it_stops_saved_and_goes_on_when_mended(file, tmp_pat
 @pytest.mark.slow
 def test_if_all_agents_fail_before_round_0_a_resumed_run_starts_over(file, tmp_path):
     file.write_text("one:raise two:raise three:raise")
-    with pytest.raises(UserError, match=r"every agent failed before round 0 \(the last was .*boom\): mend it, then --resume"):
+    with pytest.raises(UserError, match=r"every agent failed before round 0 \(the last was .*boom\): fix the environment, then --resume"):
         train(config(file, algorithm="fedsvrpg-m", u0=1), out=tmp_path / "run")
     file.write_text("")
     train(config(file, algorithm="fedsvrpg-m", u0=1), out=tmp_path / "run", resume=True)

@@ -22,7 +22,7 @@ from fedpg.trees import Params, Tree
 
 
 class ServerState(NamedTuple):
-    """What the server keeps between rounds.
+    """The server's state between rounds.
 
     Attributes:
         shared: broadcast to every agent at the start of a round.
@@ -34,14 +34,14 @@ class ServerState(NamedTuple):
 
 
 class LocalInfo(NamedTuple):
-    """What an agent's work in one round cost, and how its importance weights behaved. Infos add up, see `total`."""
+    """Cost and importance-weight statistics of one local update. They add up, see `total`."""
 
     usage: Usage
     weights: Weights
 
 
 class RoundInfo(NamedTuple):
-    """What a round did.
+    """Diagnostics of one round.
 
     Attributes:
         direction_sq: |u_{r+1}|^2.
@@ -59,7 +59,7 @@ Aggregate = Callable[[ServerState, Any, jax.Array], tuple[ServerState, RoundInfo
 
 
 def like_params(shared: Any) -> Params:
-    """The prediction of most servers: one number for every param, of which nothing is known beforehand."""
+    """The default prediction: zeros shaped like the params, because nothing is known in advance."""
     return trees.zeros_like(shared.params)
 
 
@@ -86,10 +86,10 @@ class Algorithm(NamedTuple):
         init, local_update, aggregate: the contract above.
         warmup: exchanges before round 0 (the scale of observations, the initial direction u_0).
         prelude: exchanges at the start of every round, before local_update and aggregate (Fast-FedPG's common gradient).
-        server_update: (key, server_state, agents) -> server_state, LocalInfo, after aggregate in every round: the work of a server
-            that has an environment of its own (FedPG-BR). `agents` has a leading axis N. None for servers that only aggregate.
+        server_update: (key, server_state, agents) -> server_state, LocalInfo, after aggregate in every round: the steps of a server
+            with its own environment (FedPG-BR). `agents` has a leading axis N. None for servers that only aggregate.
         deployed: (shared, agent_state) -> the params that the agent would act with.
-        personal: whether agents deploy params of their own instead of common ones.
+        personal: whether agents deploy their own params instead of common ones; `agent_state` must then have a field `params`.
         pooled: whether training happens in one place that holds all environments; `agent` then has a leading axis N.
         predicted: see `Exchange`.
         additive: whether messages add up over rounds, so that a part of one may be sent later.

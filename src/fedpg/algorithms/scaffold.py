@@ -1,4 +1,4 @@
-"""SCAFFOLD-PG: every agent replaces the mean of its own gradients, a control variate, by the mean of everybody's.
+"""SCAFFOLD-PG: every agent replaces the mean of its own gradients, a control variate, by the mean of all agents'.
 
     agent    th_{k+1} = th_k + eta [ g_i(tau|th_k) + c - c_i ]          K times;   Delta_i = th_K - theta_r
              c_i+ = c_i - c + Delta_i / (eta K)                         option II, `path`: the mean of its gradients along its path

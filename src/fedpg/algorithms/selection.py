@@ -37,7 +37,7 @@ TABLE_RULES = ("csh-max", "csh-min")
 
 @dataclasses.dataclass(frozen=True)
 class Participation:
-    """How many agents take part in a round, and by which rule they are chosen."""
+    """The share of agents that take part in a round, and the rule that selects them."""
 
     share: float = 1.0
     """Of the N agents, in (0, 1]; all by default."""
@@ -76,13 +76,13 @@ Report = Callable[[jax.Array, Params, Any], tuple[jax.Array, LocalInfo]]
 
 
 class Selector(NamedTuple):
-    """How the participants of a round are chosen.
+    """The rule that selects the participants of a round.
 
     Attributes:
         participants: m.
         rule: one of `RULES`.
-        reporting: c; 0 if nobody reports.
-        report: what candidates compute; None if nobody reports.
+        reporting: c; 0 if there are no reports.
+        report: what candidates compute; None if there are no reports.
     """
 
     participants: int
@@ -117,7 +117,7 @@ def selector(
     chosen, asked, rule = participation.participants(count), participation.reporting(count), participation.selection
     if chosen == count:
         return None
-    require(not algorithm.pooled, f"{algorithm.name} trains in one place, where nobody is absent: leave out --participation")
+    require(not algorithm.pooled, f"{algorithm.name} trains in one place, where no agent is absent: leave out --participation")
     if not asked:
         return Selector(chosen, rule, 0, None)
     require(not algorithm.personal, f"{algorithm.name} has no common params to choose agents by: use --selection random")

@@ -11,7 +11,7 @@ VERBS = {
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
     "demo": "five different CartPoles, one policy: a table and a picture",
     "serve": "lead a federation between machines, on Flower",
-    "join": "take part in a federation as an agent, with an environment that nobody else sees",
+    "join": "take part in a federation as an agent with a private environment",
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one verb; returns the exit code. A `UserError` is one line on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print("usage: fedpg VERB [flags]\n\nOne policy for many environments that differ as much as they like.\n")
+        print("usage: fedpg VERB [flags]\n\nOne policy for many different environments, learned without moving a trajectory.\n")
         for verb, does in VERBS.items():
             print(f"  {verb:9} {does}")
         print("\nfedpg VERB --help explains a verb.")

@@ -16,7 +16,7 @@ from fedpg.runs.config import Options, PresetNotNegative
 
 @dataclasses.dataclass(frozen=True)
 class JoinOptions:
-    """Take part in a federation as one agent, with an environment that nobody else sees.
+    """Take part in a federation as one agent, with a private environment.
 
     Example: fedpg join --server server.example:9092 --agent-id 0 --env cartpole --keys keys
 

@@ -17,7 +17,7 @@ from fedpg.runs.folder import RunFolder
 
 @dataclasses.dataclass(frozen=True)
 class ServeOptions(Rules):
-    """Run the server of a federation between machines: one policy, and agents whose environments nobody else sees.
+    """Run the server of a federation between machines: one policy, and agents with private environments.
 
     Example: fedpg serve --config fed.toml --out runs/fed --keys keys
 

@@ -50,7 +50,7 @@ def is_tabular(environment: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class RandomMDPOptions:
-    """The paper's random MDPs: P_i = kappa K_i + (1 - kappa) P_0, with kappa = min(heterogeneity, 1).
+    """The paper's random MDPs: P_i = h K_i + (1 - h) P_0, with h = min(heterogeneity, 1), the paper's kappa.
 
     Above heterogeneity 1 the kernels K_i are sharpened (entries to the power `heterogeneity`, then normalised), towards a
     different deterministic system for each agent.

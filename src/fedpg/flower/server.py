@@ -72,7 +72,7 @@ class RunTerms(NamedTuple):
     agents: int
 
 
-class Heard(NamedTuple):
+class Reply(NamedTuple):
     """What came back from one agent: whether an answer came, its content if it can be used, and whether that was withheld."""
 
     answered: bool
@@ -106,7 +106,7 @@ class RemoteAgents:
                 noted = True
             time.sleep(LOOK_SECONDS)
 
-    def ask(self, task: Task, content: Any, template: Any, ids: list[int], states: Any = None, keep: Any = None) -> list[Heard]:
+    def ask(self, task: Task, content: Any, template: Any, ids: list[int], states: Any = None, keep: Any = None) -> list[Reply]:
         """Sends `task` with the tree `content` to the agents `ids`; returns what came back, in the order of `ids`.
 
         Args:
@@ -125,14 +125,14 @@ class RemoteAgents:
                 packets[agent] = pack(tasks[agent], arrays)
         if self._status:
             self._status.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
-        heard, began = dict.fromkeys(ids, Heard(False, None)), time.monotonic()
-        for agent in sorted(heard.keys() - packets.keys()):
+        replies, began = dict.fromkeys(ids, Reply(False, None)), time.monotonic()
+        for agent in sorted(replies.keys() - packets.keys()):
             self.note(agent, ABSENT)
         for agent, answer in self.link.ask(packets, self.rules.deadline) if packets else ():
-            heard[agent] = self._read(agent, tasks[agent], answer, template, time.monotonic() - began)
-        return list(heard.values())
+            replies[agent] = self._read(agent, tasks[agent], answer, template, time.monotonic() - began)
+        return list(replies.values())
 
-    def _read(self, agent: int, task: Task, answer: bytes | str, template: Any, seconds: float) -> Heard:
+    def _read(self, agent: int, task: Task, answer: bytes | str, template: Any, seconds: float) -> Reply:
         came, tree, problem = isinstance(answer, bytes), None, ""
         try:
             if not came:
@@ -142,8 +142,8 @@ class RemoteAgents:
             problem = str(refused)
             self.note(agent, f"refused: {problem}" if came else problem)
         if self._status:
-            self._status.heard(agent, seconds, len(answer) if came else 0, problem)
-        return Heard(came, tree, withheld=came and tree is None and not problem)
+            self._status.answered(agent, seconds, len(answer) if came else 0, problem)
+        return Reply(came, tree, withheld=came and tree is None and not problem)
 
     def note(self, agent: int | None, what: str) -> None:
         """Records an event; `agent` is None where it concerns no particular one."""
@@ -224,14 +224,14 @@ class Server:
         shared, numbers = trees.take(state.rows.server.shared, 0), np.asarray(state.rows.agents[0])
         while True:
             self._remote.wait_for(1, int(state.round), "evaluation")
-            heard = self._remote.ask(task, shared, template, list(range(count)), numbers, numbers)
-            told, withheld = any(one.tree is not None for one in heard), any(one.withheld for one in heard)
-            refusals += any(one.answered for one in heard)
-            if told or withheld or refusals == TRIES:
+            replies = self._remote.ask(task, shared, template, list(range(count)), numbers, numbers)
+            scored, withheld = any(one.tree is not None for one in replies), any(one.withheld for one in replies)
+            refusals += any(one.answered for one in replies)
+            if scored or withheld or refusals == TRIES:
                 break
             time.sleep(PAUSE)
-        self.withheld = withheld and not told
-        found = _stacked(heard, template)
+        self.withheld = withheld and not scored
+        found = _stacked(replies, template)
         return Scores(np.asarray(found.total_return)[None], np.asarray(found.objective)[None], None, None)
 
     def params(self, state: State) -> Any:
@@ -290,12 +290,12 @@ class Server:
         to_state = stage.number if stage.purpose is Purpose.WARMUP else after_warmup + self._stages.index(stage)
         task = Task("update", "", "", round=round, purpose=stage.purpose, number=stage.number, to_state=to_state)
         found = iter(self._remote.ask(task, shared, template, ids[asked].tolist(), numbers[asked], self._keep[ids[asked]]))
-        heard = [next(found) if one else Heard(False, None) for one in asked]
-        answered, usable = np.array([one.answered for one in heard]), np.array([one.tree is not None for one in heard])
+        replies = [next(found) if one else Reply(False, None) for one in asked]
+        answered, usable = np.array([one.answered for one in replies]), np.array([one.tree is not None for one in replies])
         if asked.any():
             self._answered, self._usable = min(self._answered, answered.sum()), min(self._usable, usable.sum())
             self._out[ids] |= ~usable
-        sent = _stacked(heard, template)
+        sent = _stacked(replies, template)
         return (sent.message, jnp.full(len(ids), to_state), sent.info), jnp.asarray(answered)
 
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
@@ -320,10 +320,12 @@ def _with_axis(tree: Any) -> Any:
     return jax.tree.map(lambda x: np.asarray(x)[None], tree)
 
 
-def _stacked(heard: list[Heard], template: Any) -> Any:
+def _stacked(replies: list[Reply], template: Any) -> Any:
     """What came back, leading axis m; NaN (in counts, 0) for agents without a usable answer."""
     nothing = jax.tree.map(lambda x: np.full(x.shape, np.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x.dtype), template)
-    return jax.tree.map(lambda *xs: jnp.stack([jnp.asarray(x) for x in xs]), *(nothing if one.tree is None else one.tree for one in heard))
+    return jax.tree.map(
+        lambda *xs: jnp.stack([jnp.asarray(x) for x in xs]), *(nothing if one.tree is None else one.tree for one in replies)
+    )
 
 
 def _without_states(problem: Problem, algorithm: Algorithm) -> Algorithm:

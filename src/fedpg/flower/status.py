@@ -170,7 +170,7 @@ class StatusWriter(Progress):
             status.round, status.bytes_sent = round, status.bytes_sent + sent
             self._describe_progress()
 
-    def heard(self, agent: int, seconds: float, received: int, problem: str) -> None:
+    def answered(self, agent: int, seconds: float, received: int, problem: str) -> None:
         """The answer of an agent was read, or its time is up; `problem` says why there is nothing to use."""
         with self._change() as status:
             its = status.agents[agent]

@@ -68,7 +68,7 @@ def resolve_options(algorithm: str, given: dict[str, Any]) -> dict[str, Any]:
     known, hints = known_options(algorithm), typing.get_type_hints(algorithms.factory(algorithm))
     values = {}
     for name, value in sorted((name.replace("-", "_"), value) for name, value in given.items()):
-        require(name not in FIELDS, f"{flag(name)} has a flag of its own: give --{flag(name)} instead of the algorithm-option")
+        require(name not in FIELDS, f"{flag(name)} is a flag: give --{flag(name)} instead of the algorithm-option")
         require(bool(known), f"{algorithm} takes no algorithm-option: leave out {name!r}")
         choose(f"algorithm-option of {algorithm}", name, known)
         hint = hints.get(name, object if known[name] is None else type(known[name]))
@@ -109,8 +109,8 @@ def resolve(config: Config) -> Config:
     choose("normalise-observations", config.normalise_observations, ("auto", *MODES))
     participation_of(config)
     _wrappers(config)
-    silent = config.noise == 0 or config.selection == "random"
-    require(silent, f"selection {config.selection} asks agents for reports, which noise does not protect: use --selection random")
+    allowed = config.noise == 0 or config.selection == "random"
+    require(allowed, f"selection {config.selection} asks agents for reports, which noise does not protect: use --selection random")
     return dataclasses.replace(config, u0=u0_batches(config))
 
 
@@ -122,7 +122,7 @@ def participation_of(config: Config) -> Participation:
 def u0_batches(config: Config) -> int:
     """Batches per agent behind u_0. The theorem's B = ceil(K/(R beta^2)) trajectories become as many batches.
 
-    "auto" is the theorem's B for algorithms whose factory starts from a u_0 unless told otherwise.
+    "auto" is the theorem's B for algorithms whose factory starts from a u_0 by default.
     """
     if isinstance(config.u0, int):
         return config.u0
@@ -134,7 +134,7 @@ def u0_batches(config: Config) -> int:
 
 
 class Prepared(NamedTuple):
-    """What an engine is made from; `algorithm_of` maps settings that differ from the configuration (`TRACED`) to an algorithm."""
+    """The parts of an engine; `algorithm_of` maps settings that differ from the configuration (`TRACED`) to an algorithm."""
 
     problem: Problem
     algorithm_of: Callable[[dict[str, Any]], Algorithm]
@@ -143,7 +143,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(config: Config) -> Prepared:
-    """What a resolved configuration asks for. With global_lr = None it is eta K, also where a setting changes eta."""
+    """Builds problem, algorithm and federation from a resolved configuration; global_lr = None is eta K in every setting."""
     federation = envs.make(config.env, config.agents, config.heterogeneity, config.env_option)
     federation = with_dishonest_agents(federation, config.attack, attacker_count(config.attackers, config.agents))
     environment, scale = federation.environment, config.normalise_observations

@@ -28,7 +28,7 @@ from fedpg.runs.trackers import TRACKING, sending
 from fedpg.simulate import Simulator, State
 
 PACE = 1.0
-"""Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is heard."""
+"""Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is handled."""
 
 
 class Run(NamedTuple):
@@ -146,7 +146,7 @@ class _Loop:
         self.seconds = time.monotonic() - began
         self._record_events()
         if self.engine.events.live and not self._healthy().any():
-            raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): mend it, then --resume")
+            raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): fix the environment, then --resume")
         self._evaluate()
         self._save()
 
@@ -208,7 +208,7 @@ class _Loop:
         """Stops where every environment failed, saved such that --resume tries the same again."""
         self._save()
         reason = f"every agent failed in round {self.round} (the last was {self.last_event})"
-        raise UserError(f"{reason}: mend it, then --resume; all is saved in {self.folder.path}")
+        raise UserError(f"{reason}: fix the environment, then --resume; all is saved in {self.folder.path}")
 
     def _record_events(self) -> None:
         for event in self.engine.events.take():
@@ -254,14 +254,14 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
     """An event that Ctrl-C (or SIGTERM) sets, so that the current call can finish; a second Ctrl-C stops at once."""
     stop = threading.Event()
 
-    def heard(number: int, frame: Any) -> None:
+    def handle(number: int, frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
     # Python lets only the main thread handle signals.
     signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, heard) for number in signals}
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
         yield stop
     finally:

@@ -1,4 +1,4 @@
-"""Differential privacy of every agent towards the server and everybody else.
+"""Differential privacy of every agent towards the server and all others.
 
     agent    x = m - m0;    sends m0 + x min(1, C/|x|) + sigma xi,    xi ~ N(0, I),    sigma = noise C,    C = `clip`
 
