@@ -156,7 +156,7 @@ def _restarted(
         g, weights = estimates.weighted(sample, at.params, mixed, 2.0 - CLIP, CLIP)
         v, score = trees.subtract(at.params, at.before), estimates.score(sample, mixed)
         ahead, behind = (estimates.score(sample, trees.add_scaled(mixed, sign * DELTA, v)) for sign in (1.0, -1.0))
-        inner = trees.inner(score, v)
+        inner = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, score, v)))
         h = jax.tree.map(lambda s, a, b: inner * s + (a - b) / (2.0 * DELTA), score, ahead, behind)
         return g, jax.tree.map(lambda g, d, h: beta * g + (1.0 - beta) * (d + h), g, at.direction, h), weights
 

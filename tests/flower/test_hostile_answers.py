@@ -102,11 +102,11 @@ HOSTILE = {
     "norm above the bound": (put(MESSAGE, (0, 0), 1.1e6), "a norm of 1.1e+06 is above the bound of 1e+06"),
     "shape": (
         arrays(lambda a: a.update({MESSAGE: a[MESSAGE].T[:2]})),
-        "the array message['logits'] is float32[2, 5] where float32[5, 5] belongs",
+        "the array message['logits'] is float32[2, 5], expected float32[5, 5]",
     ),
     "type": (
         arrays(lambda a: a.update({MESSAGE: a[MESSAGE].astype(np.float64)})),
-        "the array message['logits'] is float64[5, 5] where float32[5, 5] belongs",
+        "the array message['logits'] is float64[5, 5], expected float32[5, 5]",
     ),
     "missing": (arrays(lambda a: a.pop(MESSAGE)), "the arrays do not fit this run: message['logits'] on one side only"),
     "extra": (arrays(lambda a: a.update(more=np.zeros(2))), "the arrays do not fit this run: more on one side only"),

@@ -151,8 +151,8 @@ def test_arrays_that_do_not_fit_are_refused_with_the_reason():
     good = {"['a']": np.array([3.0, 4.0], np.float32), "['n']": np.array(7, np.int32)}
     assert read_arrays(template, good, 5.0)["n"] == 7
     for change, what in [
-        ({"['a']": np.zeros((2, 1), np.float32)}, r"\['a'\] is float32\[2, 1\] where float32\[2\] belongs"),
-        ({"['n']": np.array(7, np.int64)}, r"\['n'\] is int64\[\] where int32\[\] belongs"),
+        ({"['a']": np.zeros((2, 1), np.float32)}, r"\['a'\] is float32\[2, 1\], expected float32\[2\]"),
+        ({"['n']": np.array(7, np.int64)}, r"\['n'\] is int64\[\], expected int32\[\]"),
         ({"['a']": np.array([np.nan, 0], np.float32)}, r"\['a'\] is not finite"),
         ({"['a']": np.array([-np.inf, 0], np.float32)}, r"\['a'\] is not finite"),
         ({"['a']": np.full(2, 3e38, np.float32)}, "a norm of 4.24e.38 is above the bound of 5"),

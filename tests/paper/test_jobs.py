@@ -3,13 +3,13 @@
 import os
 import pickle
 
-import jax
 import numpy as np
 import pytest
 
 from fedpg.machine import cores
 from fedpg.paper import jobs
 from fedpg.paper.arena import Played
+from helpers.home import home
 
 
 def counted():
@@ -83,11 +83,6 @@ def test_a_foreign_file_is_replaced_and_runs_nothing(content, tmp_path, monkeypa
         assert len(made) == 2
         assert jobs.cached("a", make)[1] == 2.0
     assert not (tmp_path / "stolen").exists()
-
-
-def home(job):
-    """Where a job runs."""
-    return job, os.getpid(), jax.config.jax_platforms, cores()
 
 
 def test_processes_have_their_share_of_the_cores_and_no_gpu():

@@ -32,7 +32,7 @@ def test_the_networks_of_the_examples_learn(name: str) -> None:
     assert sim.evaluate(state).returns.mean() > 60.0
 
 
-@pytest.mark.parametrize("name", ["flax_policy.py:nnx_policy", pytest.param("equinox_policy.py:policy", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["flax_policy.py:policy", pytest.param("equinox_policy.py:policy", marks=pytest.mark.slow)])
 def test_fedpg_train_takes_them(name: str, tmp_path: Path) -> None:
     """With scaled observations; the run folder holds the params. The return rises from 25 of 100 to more than 60."""
     flags = "--algorithm pavg --normalise-observations running --agents 2 --rounds 5 --eval-every 5 --batch 8"
