@@ -27,14 +27,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(autouse=True)
-def compile_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most programs in tests run once or twice: compiling them fast matters more than running them fast."""
-    from fedpg import simulate
-
-    monkeypatch.setitem(simulate.COMPILER_OPTIONS, "cpu", {"xla_backend_optimization_level": 0})
-
-
 @pytest.fixture
 def float64() -> Iterator[None]:
     """Double precision for one test; every other test stays in float32, as users run it."""

@@ -13,7 +13,13 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+SLOW = ("compare_algorithms.py",)
+"""Examples that run only in `make test-slow`."""
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else []) for path in EXAMPLES]
+)
 def test_examples_run_and_are_short(path, capsys):
     """Some check themselves: the tanks must be better afterwards. Policies and the algorithm have tests of their own."""
     assert len(path.read_text().splitlines()) < 60

@@ -81,7 +81,7 @@ def test_rounds_cannot_go_back_and_bad_arguments_are_refused():
 
 
 def test_one_call_or_many_and_compiled_once():
-    sim = simulate(SMALL["random-mdp"](), seeds=2)
+    sim = simulate(SMALL["bowl"](), seeds=2)
     state = sim.init(KEY)
     whole, _ = sim.run(state, 5)
     apart, _ = sim.run(state, 2)
@@ -142,7 +142,7 @@ def test_params_are_what_agents_deploy():
 
 
 def test_a_seed_does_not_depend_on_its_neighbours_or_on_chunks():
-    small = SMALL["random-mdp"]()
+    small = SMALL["bowl"]()
     whole, cut, fewer = simulate(small, seeds=5), simulate(small, seeds=5, chunk=2), simulate(small, seeds=2)
     together = after(whole)
     apart = after(cut)
@@ -150,12 +150,12 @@ def test_a_seed_does_not_depend_on_its_neighbours_or_on_chunks():
     assert_trees_close(apart.rows, together.rows, rtol=1e-5, atol=1e-6)
     assert_trees_close(after(fewer).rows, trees.take(together.rows, slice(2)), rtol=1e-5, atol=1e-6)
     assert_trees_close(cut.evaluate(apart), whole.evaluate(together), rtol=1e-5, atol=1e-6)
-    params = [after(whole, key=jax.random.key(root)).rows.server.shared.params["logits"] for root in (0, 1)]
+    params = [after(whole, key=jax.random.key(root)).rows.server.shared.params for root in (0, 1)]
     assert len({np.asarray(x).tobytes() for pair in params for x in pair}) == 10
 
 
 def test_chunks_follow_the_memory_budget(monkeypatch):
-    small = SMALL["random-mdp"]()
+    small = SMALL["bowl"]()
     whole = simulate(small, "pavg", seeds=40)
     state = whole.init(KEY)
     monkeypatch.setattr(memory, "CPU_BUDGET", 10 * memory.row_bytes(small.problem, state.agents))
@@ -186,7 +186,7 @@ def test_every_row_of_a_grid_is_the_run_of_its_setting_and_seed(name, settings):
 
 def test_a_setting_does_not_depend_on_the_others():
     """Bit for bit, when as many rows run in one call."""
-    small = SMALL["random-mdp"]()
+    small = SMALL["bowl"]()
     grid = simulate(small, settings=GRID, seeds=SEEDS, chunk=SEEDS)
     found = after(grid)
     one = simulate(small, settings=trees.take(GRID, slice(1, 2)), seeds=SEEDS)

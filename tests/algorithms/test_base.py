@@ -54,6 +54,7 @@ def test_impossible_hyper_parameters_are_refused(wrong):
         fedsvrpg_m(quadratic(), **({"local_lr": 0.1} | wrong))
 
 
+@pytest.mark.slow
 def test_one_program_sweeps_over_beta_and_the_step_size():
     """Hyper-parameters may be traced: vmap over them agrees with running each."""
     small = bowl(noise=0.1)

@@ -14,6 +14,7 @@ from fedpg.errors import UserError
 ENGINE = "mujoco.rollout, open loop"
 
 
+@pytest.mark.slow
 def test_the_ratio_is_to_the_engine_in_the_same_run(capsys):
     arguments = ["--env", "hopper", "--lanes", "4", "--agents", "2", "--horizon", "5", "--repeats", "1", "--json"]
     assert main(["bench", *arguments]) == 0

@@ -18,7 +18,8 @@ from helpers.federations import EXACT, OWN, SELDOM, SMALL, claims, each, home, m
 
 NAMES = [*ALGORITHMS, OWN]
 EVERY = pytest.mark.parametrize("name", each(NAMES))
-OFTEN = pytest.mark.parametrize("name", each(NAMES, SELDOM))
+SMALLEST = ("fedsvrpg-m", "fedhapg-m", "pavg", "scaffold")
+"""Algorithms that run at the smallest sizes in `make test`; the others only in `make test-slow`."""
 FEDERATED = pytest.mark.parametrize("name", each(name for name in NAMES if name not in ("pooled", "local-only")))
 WORLDS = tuple(SMALL)
 BATCHES_PER_STEP = {"nharpg": 2} | dict.fromkeys(EXACT, 0)
@@ -130,7 +131,7 @@ def test_absent_agents_have_no_influence(name):
     assert_trees_close(algorithm.deployed(absent.shared, ()), algorithm.deployed(without.shared, ()), rtol=1e-6)
 
 
-@OFTEN
+@pytest.mark.parametrize("name", each(NAMES, tuple(name for name in NAMES if name not in SMALLEST)))
 def test_one_agent_one_local_step(name):
     """The smallest sizes, and two calls of one compiled program."""
     small = SMALL["bowl" if claims(name, "bowl") else home(name)](agents=1)

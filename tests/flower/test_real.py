@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from helpers.real import federation
 
 
+@pytest.mark.federation
 def test_an_environment_that_raises_costs_its_agent_the_round_and_nobody_else(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
     orders, names = tmp_path / "orders", ("a", "b", "c")

@@ -21,6 +21,7 @@ def test_a_server_without_an_environment_trains_agents_that_have_one(tmp_path):
     assert run.rows[-1]["env_steps"] == expected.rows[-1]["env_steps"]
 
 
+@pytest.mark.slow
 def test_a_federation_is_tracked_and_agents_hear_nothing_of_it(tmp_path):
     config = Config(env="random-mdp", track=("tensorboard",), **SMALL)
     run = train_remotely(config, tmp_path / "run", lambda terms, note: Direct(agents_of(config)))

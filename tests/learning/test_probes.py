@@ -13,7 +13,7 @@ from fedpg.envs.tabular import MDP, environment
 from fedpg.policies import direct, softmax
 from fedpg.problem import policy_gradient
 from fedpg.simulate import simulator
-from helpers.federations import OWN, home, make
+from helpers.federations import OWN, SELDOM, each, home, make
 
 HORIZON, DISCOUNT, ROUNDS = 10, 0.7, 60
 SETTINGS = {"fedprox": {"mu": 0.2}, OWN: {"global_lr": 0.2}}
@@ -38,7 +38,7 @@ def value_iteration(mdp):
     return np.asarray(mdp.start) @ values
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, OWN])
+@pytest.mark.parametrize("name", each([*ALGORITHMS, OWN], SELDOM))
 def test_every_algorithm_finds_the_optimum_of_a_probe(name, monkeypatch):
     monkeypatch.setattr(simulate, "COMPILER_OPTIONS", {"cpu": {"xla_backend_optimization_level": 0}})  # it compiles longer than it runs
     world = environment("corridor", 3, 2)

@@ -160,7 +160,7 @@ def test_impossible_environments(settings, message):
         (["--algorithm", "fedprox", "--algorithm-option", "mu=true"], "algorithm-option mu must be float, not True"),
         (["--algorithm", "fedprox", "--algorithm-option", "mu=nan"], "algorithm-option mu must be finite"),
         (["--algorithm", "fedprox", "--algorithm-option", "mu"], "'mu' must be NAME=VALUE"),
-        (["--algorithm-option", "beta=0.3"], "beta has a flag of its own: give --beta"),
+        (["--algorithm-option", "beta=0.3"], "beta is a flag: give --beta"),
         (["--algorithm", "pavg", "--algorithm-option", "mu=1"], "pavg takes no algorithm-option"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -272,7 +272,9 @@ SHORT = [
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--env", "gym:Pendulum-v1", "--horizon", "40", *SHORT, "--normalise-observations", "running"],
+        pytest.param(
+            ["--env", "gym:Pendulum-v1", "--horizon", "40", *SHORT, "--normalise-observations", "running"], marks=pytest.mark.slow
+        ),
         pytest.param(
             ["--env", "gym:LunarLander-v3", "--horizon", "60", *SHORT, "--env-option", "gravity=[-10.0,-6.0]"], marks=pytest.mark.slow
         ),
