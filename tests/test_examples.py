@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-SLOW = ("compare_algorithms.py",)
+SLOW = ("compare_algorithms.py", "own_environment.py")
 """Examples that run only in `make test-slow`."""
 
 

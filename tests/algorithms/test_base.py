@@ -80,6 +80,7 @@ def test_total_adds_everything_but_takes_the_largest_weight():
     assert [float(x) for x in (*both.usage[:3], *both.weights)] == [2, 4, 6, 2, 4, 6, 9]
 
 
+@pytest.mark.slow
 def test_a_pooled_problem_is_the_mean_of_its_agents():
     small = SMALL["random-mdp"]()
     everyone, pooled = small.agents(jax.random.key(3)), pool(small.problem, 3)

@@ -59,6 +59,7 @@ def test_measured_thresholds_keep_a_share_of_the_agents():
         assert int(jnp.sum(measured_filter(rows, jnp.ones(8, bool), alpha))) >= least
 
 
+@pytest.mark.slow
 def test_without_a_filter_and_with_one_inner_step_it_is_a_step_along_the_mean_gradient():
     """PAvg with K = 1 is that, too, and draws the same samples."""
     small = SMALL["random-mdp"]()

@@ -47,6 +47,7 @@ def who_moved(before, after, seed=0):
     [("pavg", Participation(0.4)), ("fast-fedpg", Participation(0.4, "gradient-norm", 0.8))],
     ids=["random", "gradient-norm"],
 )
+@pytest.mark.slow
 def test_both_engines_choose_and_do_the_same(name, participation):
     fast, plain = (engine_of(engine, BOWLS, name, participation, local_steps=1) for engine in (simulator, plain_simulator))
     state, other = fast.init(KEY), plain.init(KEY)

@@ -100,6 +100,7 @@ def test_double_precision(env, algorithm, float64):
         )
 
 
+@pytest.mark.slow
 def test_some_agents_chosen_by_what_they_report_with_compressed_messages():
     seen = round_by_round(
         SINGLE, rounds=6, env="random-mdp", algorithm="scaffold", compression="float16",

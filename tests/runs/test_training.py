@@ -220,6 +220,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert about["round"] >= json.loads(rows[-1])["round"] >= 100
 
 
+@pytest.mark.slow
 def test_a_run_with_a_share_of_the_agents_is_resumed_bit_for_bit(tmp_path):
     shares = {"participation": 0.4, "selection": "csh-max", "candidates": 0.8}
     small = {"env": "random-mdp", "algorithm": "scaffold", "agents": 5, "local_steps": 1, "horizon": 4, "seeds": 2, "eval_every": 2}
