@@ -59,9 +59,6 @@ def added_up(tau: Trajectory, states: int, actions: int) -> Sums:
 CASES = [(softmax, 4, 3, 9), (softmax, 3, 2, 1)]
 SLOW_CASES = [(categorical, 4, 2, 7), (direct, 3, 4, 8), (softmax, 1, 3, 2), (softmax, 3, 1, 5)]
 CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_CASES]
-    pytest.param(*case, marks=pytest.mark.slow)
-    for case in [(categorical, 4, 2, 7), (direct, 3, 4, 8), (softmax, 1, 3, 2), (softmax, 3, 1, 5)]
-]
 
 
 @pytest.mark.parametrize(("make", "states", "actions", "horizon"), CASES)
