@@ -33,6 +33,7 @@ def test_beta_close_to_one_is_close_to_pavg():
     assert_trees_close(near, run(small, make("pavg", small.problem), 4, 2).shared.params, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_one_agent_one_local_step_is_storm():
     """N = K = 1: u <- g + (1-beta)(u - w g_prev), theta <- theta + lambda u, with g and w from the table by hand."""
     beta, eta, rounds = 0.3, 0.05, 4

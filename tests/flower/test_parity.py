@@ -86,6 +86,7 @@ def test_tabular(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", rarely(("fedhapg-m",), ("fedsvrpg-m", "scaffold")))
+@pytest.mark.slow
 def test_cartpole_with_observations_on_a_running_scale(algorithm):
     round_by_round(SINGLE, env="cartpole", algorithm=algorithm, normalise_observations="running")
 

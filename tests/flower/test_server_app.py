@@ -11,6 +11,7 @@ from helpers.agents import Direct, agents_of
 SMALL = {"algorithm": "pavg", "agents": 2, "rounds": 2, "local_steps": 2, "batch": 2, "horizon": 6, "eval_every": 1, "eval_episodes": 2}
 
 
+@pytest.mark.slow
 def test_a_server_without_an_environment_trains_agents_that_have_one(tmp_path):
     shared = SMALL | {"local_lr": 0.05, "discount": 0.95, "baseline": "time", "normalise_observations": "off", "policy": "categorical"}
     known = Config(env="cartpole", **shared)

@@ -29,6 +29,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_a_setting_is_the_run_that_train_makes_of_it(tmp_path):
     configs = [resolve(Config(**SMALL, local_lr=local_lr, beta=beta)) for local_lr, beta in itertools.product((0.05, 0.5), (0.2, 0.9))]
     ((numbers, found),) = sweep_all(configs)

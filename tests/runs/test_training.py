@@ -237,6 +237,7 @@ def test_a_run_with_a_share_of_the_agents_is_resumed_bit_for_bit(tmp_path):
         train(stored, out=tmp_path / "resumed", resume=True, participation=0.6)
 
 
+@pytest.mark.slow
 def test_a_private_run_is_resumed_bit_for_bit_and_records_its_epsilon(tmp_path, monkeypatch):
     monkeypatch.setattr(simulate, "COMPILER_OPTIONS", {"cpu": {"xla_backend_optimization_level": 0}})
     private = {"clip": 0.5, "noise": 4.0, "privacy_delta": 1e-4, "compression": "top-k", "keep": 0.3}
