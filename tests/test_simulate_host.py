@@ -32,9 +32,7 @@ def hosted_sim(name: str, host: SlideHost, engine=simulator, seeds: int = 2, **s
     return engine(problem, make(name, problem, **settings), agents, seeds=seeds)
 
 
-@pytest.mark.parametrize(
-    "name", each((name for name in ALGORITHMS if claims(name, "slide")), (*SELDOM, "fedsvrpg-s", "fedpg-br", "fast-fedpg"))
-)
+@pytest.mark.parametrize("name", each((name for name in ALGORITHMS if claims(name, "slide")), (*SELDOM, "calm", "fedpg-br", "fast-fedpg")))
 def test_every_algorithm_runs_as_if_traced(name):
     sim = hosted_sim(name, SlideHost())
     problem = problem_of(TRACED)

@@ -11,7 +11,7 @@ from fedpg.simulate_plain import plain_simulator
 from helpers.compare import assert_trees_close
 from helpers.federations import SELDOM, SMALL, each, home, make
 
-RARELY_HERE = (*SELDOM, "pavg-projected", "fednpg", "fapi", "fedpg-br", "fast-fedpg", "scaffold", "fedsvrpg-s")
+RARELY_HERE = (*SELDOM, "pavg-projected", "fednpg", "fapi", "fedpg-br", "fast-fedpg", "scaffold", "calm")
 """Besides, those whose loops (over time) are slow when nothing is compiled."""
 
 

@@ -4,6 +4,7 @@ from . import envs as envs
 from . import policies as policies
 from . import theory as theory
 from . import trees as trees
+from .algorithms import calm as calm
 from .algorithms import fapi as fapi
 from .algorithms import fast_fedpg as fast_fedpg
 from .algorithms import fedavg_m as fedavg_m
@@ -13,7 +14,6 @@ from .algorithms import fednpg as fednpg
 from .algorithms import fedpg_br as fedpg_br
 from .algorithms import fedprox as fedprox
 from .algorithms import fedsvrpg_m as fedsvrpg_m
-from .algorithms import fedsvrpg_s as fedsvrpg_s
 from .algorithms import heavy_ball as heavy_ball
 from .algorithms import local_only as local_only
 from .algorithms import mfpo as mfpo

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.algorithms import ALGORITHMS, fast_fedpg, fedavg_m, fedsvrpg_s, mfpo, nharpg, pavg, scaffold
+from fedpg.algorithms import ALGORITHMS, fast_fedpg, fedavg_m, calm, mfpo, nharpg, pavg, scaffold
 from fedpg.algorithms.fast_fedpg import CORRECTIONS
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic
@@ -78,13 +78,17 @@ def test_fedprox_without_a_spring_and_scaffold_with_equal_variates_are_pavg_bit_
     assert float(trees.norm_sq(trees.subtract(unequal, plain))) > 1e-5
 
 
-def test_fedavg_m_is_fedsvrpg_s_with_the_printed_server():
+def test_calm_is_fedavg_m_with_a_faster_server_where_variates_are_the_direction():
+    """With c_i = u_r in every round; rho = beta makes the servers equal too: u' = (1-beta) u + beta mean m_i."""
     small = SMALL["bowl"]()
     settings = {"beta": 0.3, "local_lr": 0.02, "local_steps": 3}
-    without = {"gain": 1.0, "stretch": 1.0, "plain_rounds": 1}
-    one, other = fedavg_m(small.problem, **settings), fedsvrpg_s(small.problem, **without, **settings)
-    assert one.name == "fedavg-m"
-    assert_trees_close(*(run(small, algorithm, 3, engine=plain_simulator).shared for algorithm in (one, other)))
+    one, other = fedavg_m(small.problem, **settings), calm(small.problem, server_rate=0.3, **settings)
+
+    def forgetful(key, shared, state, agent):
+        return other.local_update(key, shared, state._replace(known=jnp.zeros(())), agent)
+
+    found = [tuple(run(small, algorithm, 3, engine=plain_simulator).shared) for algorithm in (one, other._replace(local_update=forgetful))]
+    assert_trees_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def by_parts(algorithm, key, server, states, agents, present=None):

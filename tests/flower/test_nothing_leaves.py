@@ -52,7 +52,7 @@ def assert_tight(link: Direct) -> None:
     [
         ("fedsvrpg-m", {"normalise_observations": "running"}),
         ("fedhapg-m", {"normalise_observations": "off"}),
-        ("fedsvrpg-s", {"normalise_observations": "off", "compression": "float16"}),
+        ("calm", {"normalise_observations": "off", "compression": "float16"}),
         ("scaffold", {"normalise_observations": "off"}),
     ],
 )

@@ -35,7 +35,7 @@ CLAIMS = {
 """The worlds that an algorithm is for, where those are not all; the first is where it is tested most. slide: Gaussian actions."""
 OWN = f"{Path(__file__).parents[2]}/examples/own_algorithm.py:sign_averaging"
 """An algorithm that a user wrote."""
-MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "fedsvrpg-s", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
+MOMENTUM = ("fedsvrpg-m", "fedhapg-m", "calm", "heavy-ball", "mfpo", "fedavg-m", "nharpg")
 
 
 class Small(NamedTuple):
@@ -108,7 +108,7 @@ def home(name: str) -> str:
 
 def make(name: str, problem: Problem, agents: int = 3, **settings: Any) -> Algorithm:
     """The algorithm called `name` with small steps, or other settings."""
-    own = {"beta": 0.3} if name in MOMENTUM else {"agents": agents} if name == "pooled" else {"epochs": 2} if name == "fedkl" else {}
+    own = {"beta": 0.3} if name in MOMENTUM else {"epochs": 2} if name == "fedkl" else {}
     made = factory(name)
     taken = inspect.signature(made).parameters
-    return made(problem, **{key: value for key, value in (STEPS | own | settings).items() if key in taken})
+    return made(problem, **{key: value for key, value in (STEPS | {"agents": agents} | own | settings).items() if key in taken})

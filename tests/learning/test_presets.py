@@ -17,7 +17,7 @@ AUTHORS = {
 }
 """The end of the best run of the task in the authors' logs (halfcheetah: the target of this project), and its environment steps."""
 OTHERS = (
-    "scaffold", "fedprox", "fast-fedpg", "mfpo", "fedavg-m", "nharpg", "fedpg-br", "fedsvrpg-s", "pavg", "heavy-ball", "fedkl",
+    "scaffold", "fedprox", "fast-fedpg", "mfpo", "fedavg-m", "nharpg", "fedpg-br", "calm", "pavg", "heavy-ball", "fedkl",
 )  # fmt: skip
 
 

@@ -32,10 +32,10 @@ def made(rounds_to_goal, seeds=6):
 
 
 def test_each_method_has_its_best_step_size():
-    rows, points = cartpole.judge(32, (0.1, 0.2), {"PAvg": made([4, 99]), "FedSVRPG-S": made([9, 2]), "pooled": made([99, 99])})
+    rows, points = cartpole.judge(32, (0.1, 0.2), {"PAvg": made([4, 99]), "CALM": made([9, 2]), "pooled": made([99, 99])})
     spent = {row.method: (row.mean, row.eta) for row in select(rows, quantity="trajectories to the goal", against="")}
-    assert spent == {"PAvg": (500.0, 0.1), "FedSVRPG-S": (300.0, 0.2), "pooled": (None, 0.1)}
-    assert {row.method: row.mean for row in select(rows, quantity="seeds at the goal")} == {"PAvg": 1.0, "FedSVRPG-S": 1.0, "pooled": 0.0}
+    assert spent == {"PAvg": (500.0, 0.1), "CALM": (300.0, 0.2), "pooled": (None, 0.1)}
+    assert {row.method: row.mean for row in select(rows, quantity="seeds at the goal")} == {"PAvg": 1.0, "CALM": 1.0, "pooled": 0.0}
     (ratio,) = select(rows, against="PAvg")
     assert (ratio.mean, ratio.verdict.outcome, ratio.verdict.bound) == (0.6, "fails", 0.5)
     assert [point.x for point in select(points, method="PAvg")] == [100.0 * (1 + i) for i in range(10)]

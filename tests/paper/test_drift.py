@@ -17,7 +17,7 @@ def made(ours, theirs, early=0.0, **others):
         last = np.array(means)[:, None] + NOISE
         return np.stack([last - 5.0 + lead, last])
 
-    found = {("FedSVRPG-S", 0.2): twice(ours, early), ("PAvg", 1.0): twice(theirs, 0.0)}
+    found = {("CALM", 0.2): twice(ours, early), ("PAvg", 1.0): twice(theirs, 0.0)}
     return found | {(name, 0.2): twice(means, 0.0) for name, means in others.items()}
 
 
@@ -27,11 +27,11 @@ def outcomes(found, k=32):
 
 
 WON = {
-    ("objective at the worst eta", "FedSVRPG-S", 100): "holds",
-    ("best objective", "FedSVRPG-S", 100): "holds",
-    ("objective at the worst eta", "FedSVRPG-S", 30): "holds",
-    ("objective", "FedSVRPG-S", 100): "holds",
-    ("loss", "FedSVRPG-S", 100): "holds",
+    ("objective at the worst eta", "CALM", 100): "holds",
+    ("best objective", "CALM", 100): "holds",
+    ("objective at the worst eta", "CALM", 30): "holds",
+    ("objective", "CALM", 100): "holds",
+    ("loss", "CALM", 100): "holds",
 }
 
 
@@ -50,7 +50,7 @@ def test_differences_are_paired_and_unclear_ones_are_said():
     rows = drift.judge(ETAS, found, 32, (30, 100))
     (worst,) = select(rows, quantity="objective at the worst eta", round=100)
     assert (worst.mean, worst.low, worst.high, worst.eta) == (pytest.approx(-0.05), pytest.approx(-0.05), pytest.approx(-0.05), 0.1)
-    found["FedSVRPG-S", 0.2][-1][2] += 100.0 * NOISE  # noise of its own
+    found["CALM", 0.2][-1][2] += 100.0 * NOISE  # noise of its own
     (worst,) = select(drift.judge(ETAS, found, 32, (30, 100)), quantity="objective at the worst eta", round=100)
     assert worst.verdict.outcome == "unclear"
     assert not select(rows, quantity="loss"), "PAvg loses nothing on this grid"
@@ -85,12 +85,12 @@ def test_a_step_size_with_failed_seeds_can_still_be_the_best():
 
 def test_bests_may_be_at_different_steps():
     found = made([1.0, 5.0, 6.0], [0.9, 4.8, 4.5])
-    best = drift.at_best(ETAS, found["FedSVRPG-S", 0.2][-1], found["PAvg", 1.0][-1])
+    best = drift.at_best(ETAS, found["CALM", 0.2][-1], found["PAvg", 1.0][-1])
     assert (best.mean, best.eta, best.against_eta) == (pytest.approx(1.2), 0.1, 0.01)
 
 
 def test_what_is_run(monkeypatch):
-    """Every K has PAvg and FedSVRPG-S; at K = 32 all others; the printed algorithms start from u_0 of ceil(K/(R beta^2)) batches."""
+    """Every K has PAvg and CALM; at K = 32 all others; the printed algorithms start from u_0 of ceil(K/(R beta^2)) batches."""
     asked = []
 
     def measure(task, method, settings, *, seeds, root, rounds, **fixed):
@@ -102,9 +102,9 @@ def test_what_is_run(monkeypatch):
     monkeypatch.setattr(fixed_points, "measured", lambda place, other, **rest: ([], [], "still"))
     sizes = drift.SCALES["full"] | {"etas": (0.01, 0.1), "seeds": 2, "local_steps": (1, 32)}
     result = drift.run(lambda what, share: None, **sizes)
-    assert [entry for entry in asked if entry[0] == 1] == [(1, "PAvg", 1, None), (1, "FedSVRPG-S", 1, None), (1, "FedSVRPG-M", 1, 1)]
+    assert [entry for entry in asked if entry[0] == 1] == [(1, "PAvg", 1, None), (1, "CALM", 1, None), (1, "FedSVRPG-M", 1, 1)]
     many = {name: (betas, u0) for k, name, betas, u0 in asked if k == 32}
     assert len(many) == 3 + 3 + 2
-    assert (many["FedSVRPG-S"], many["FedHAPG-M"], many["PAvg, no baseline"]) == ((3, None), (1, 8), (1, None))
+    assert (many["CALM"], many["FedHAPG-M"], many["PAvg, no baseline"]) == ((3, None), (1, 8), (1, None))
     assert len(select(result.rows, quantity="best objective", against="")) == len(many) + 2
     assert result.notes == ["still", "still"]

@@ -7,7 +7,7 @@ import pytest
 from fedpg.keys import Purpose, agent_key
 from fedpg.paper import fixed_points
 from fedpg.paper.fixed_points import QUADRATICS, Floor
-from fedpg.paper.method import FEDSVRPG_S, PAVG
+from fedpg.paper.method import CALM, PAVG
 from fedpg.quadratic import bowls
 
 ETAS, BETAS, SCALE = np.array([0.01, 0.02, 0.04]), (0.1, 0.3, 1.0), np.array([1.0, 3.0, 5.0])
@@ -26,13 +26,13 @@ def outcomes(found, pavg=None):
 
 
 def test_values_that_follow_the_laws():
-    said = outcomes({"FedSVRPG-M": made(0.0), "FedSVRPG-S": made(2.0)})
+    said = outcomes({"FedSVRPG-M": made(0.0), "CALM": made(2.0)})
     assert len(said) == 1 + 2 * 2
     assert set(said.values()) == {"holds"}
 
 
 @pytest.mark.parametrize(("found", "pavg", "denied"), [
-    ({"FedSVRPG-S": made(1.0)}, None, {("exponent in beta", "FedSVRPG-S", None), ("gradient at rest", "FedSVRPG-S", 0.1)}),
+    ({"CALM": made(1.0)}, None, {("exponent in beta", "CALM", None), ("gradient at rest", "CALM", 0.1)}),
     ({"FedSVRPG-M": made(2.0)}, None, {("exponent in beta", "FedSVRPG-M", None), ("gradient at rest", "FedSVRPG-M", 0.1)}),
     ({}, {8: made(0.0, (1.0,), length=1.0)}, {("exponent in eta K", "PAvg", None)}),
     ({}, {8: made(0.0, (1.0,)), 32: made(0.0, (1.0,), steps=32)}, {("gradient at rest", "PAvg", None)}),
@@ -54,10 +54,8 @@ def fixed_point(curvature, centre, eta, steps):
 
 
 def test_measured_values_are_those_of_the_fixed_point():
-    """PAvg's against closed form, for every federation and step-size; beta = 0.5 of FedSVRPG-S has a quarter of it to leading order."""
-    pavg, half = (
-        fixed_points.settle(QUADRATICS, method, betas, rounds=150, seeds=2) for method, betas in ((PAVG, (1.0,)), (FEDSVRPG_S, (0.5,)))
-    )
+    """PAvg's against closed form, for every federation and step-size; beta = 0.5 of CALM has a quarter of it to leading order."""
+    pavg, half = (fixed_points.settle(QUADRATICS, method, betas, rounds=150, seeds=2) for method, betas in ((PAVG, (1.0,)), (CALM, (0.5,))))
     assert pavg.at.shape == (1, 4, 2)
     np.testing.assert_allclose(pavg.before, pavg.at, rtol=1e-4)
     for seed in range(2):
@@ -80,6 +78,6 @@ def test_points_and_the_note_come_from_the_same_values(monkeypatch):
     assert "at most 0.02 of itself" in note
     assert {(point.method, point.beta) for point in points} == {
         ("PAvg", 1.0),
-        *((name, b) for name in ("FedSVRPG-M", "FedSVRPG-S") for b in BETAS),
+        *((name, b) for name in ("FedSVRPG-M", "CALM") for b in BETAS),
     }
     assert points[0].mean == pytest.approx((8 * ETAS[0]) ** 2 * 15 ** (1 / 3), rel=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedpg.paper import drift, held_out
-from fedpg.paper.method import FEDSVRPG_S, HEAVY_BALL
+from fedpg.paper.method import CALM, HEAVY_BALL
 from fedpg.paper.results import select
 from fedpg.paper.task import Task
 
@@ -61,8 +61,8 @@ def test_a_run_scales_step_sizes_and_names_every_verdict(monkeypatch):
 
     monkeypatch.setattr(drift, "objectives", objectives)
     tasks = (Task("a", heterogeneity=0.0), Task("b"))
-    result = held_out.run(lambda what, share: None, root=99, seeds=3, etas=(0.001, 0.01), tasks=tasks, methods=(FEDSVRPG_S, HEAVY_BALL))
+    result = held_out.run(lambda what, share: None, root=99, seeds=3, etas=(0.001, 0.01), tasks=tasks, methods=(CALM, HEAVY_BALL))
     assert set(asked) == {("a", (0.01, 0.1), 99, (0, 100)), ("b", (0.001, 0.01), 99, (0, 100))}
-    assert result.notes == ["FedSVRPG-S: won: a, b; not worse: none; lost: none.", "heavy ball: won: a; not worse: none; lost: b."]
+    assert result.notes == ["CALM: won: a, b; not worse: none; lost: none.", "heavy ball: won: a; not worse: none; lost: b."]
     assert [plot.title for plot in result.plots] == ["a: won", "b: won / lost"]
     assert len(result.rows) == 2 * (1 + 2 * 3)

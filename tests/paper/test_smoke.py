@@ -19,7 +19,7 @@ KNOWN = {
     "complexity": lambda rows: "fails" not in outcome(rows, method="FedSVRPG-M, bold"),
     "attacks": lambda rows: outcome(rows, quantity="share left", method="PAvg, mean") == {"fails", "holds"},
     "table-1": lambda rows: select(rows, quantity="floor", method="Fast-FedPG", against="")[0].verdict.outcome == "holds",
-    "arena": lambda rows: select(rows, method="FedSVRPG-S", task="conflict MDPs", quantity="chance")[0].mean > 0.5,
+    "arena": lambda rows: select(rows, method="CALM", task="conflict MDPs", quantity="chance")[0].mean > 0.5,
 }
 """What the theory or the attack makes certain."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedpg.algorithms import pavg
 from fedpg.gradients import exact
-from fedpg.paper.method import FEDSVRPG_S
+from fedpg.paper.method import CALM
 from fedpg.paper.task import Task, doors, measure, mixture
 from fedpg.runs.sweep import grid
 from fedpg.simulate import simulator
@@ -67,8 +67,8 @@ def test_odd_seeds_of_the_mixture_conflict():
 
 @pytest.fixture(scope="module")
 def found():
-    """Five rounds, of which four are plain, of FedSVRPG-S at beta = 0.2 and 1; axes (beta, eta, seeds, rounds)."""
-    curves = measure(Task("conflict"), FEDSVRPG_S, grid(beta=(0.2, 1.0), local_lr=ETAS), seeds=2, root=7, rounds=[0, 5])
+    """Five rounds, of which four are plain, of CALM at beta = 0.2 and 1; axes (beta, eta, seeds, rounds)."""
+    curves = measure(Task("conflict"), CALM, grid(beta=(0.2, 1.0), local_lr=ETAS), seeds=2, root=7, rounds=[0, 5])
     return curves.objective.reshape(2, 2, 2, 2)
 
 
@@ -79,10 +79,10 @@ def test_the_uniform_policy_has_its_known_value_and_longer_steps_learn_more(foun
     assert np.all(found[0, 1, :, 1] != found[1, 1, :, 1])
 
 
-def test_beta_one_of_fedsvrpg_s_is_pavg(found):
+def test_beta_one_of_calm_is_pavg(found):
     """The same numbers as a simulator of `pavg` that was made by hand."""
     task = Task("conflict")
-    problem = task.problem(FEDSVRPG_S)
+    problem = task.problem(CALM)
     sim = simulator(problem, lambda s: pavg(problem, local_lr=s, local_steps=32), task.federation(), seeds=2, settings=jnp.asarray(ETAS))
     state, _ = sim.run(sim.init(jax.random.key(7)), 5)
     np.testing.assert_allclose(found[1, :, :, 1].ravel(), np.asarray(sim.evaluate(state).objective).mean(1), rtol=1e-5)

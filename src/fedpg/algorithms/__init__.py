@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedpg.algorithms.base import Algorithm
+from fedpg.algorithms.calm import calm
 from fedpg.algorithms.fapi import fapi
 from fedpg.algorithms.fast_fedpg import fast_fedpg
 from fedpg.algorithms.fedavg_m import fedavg_m
@@ -14,7 +15,6 @@ from fedpg.algorithms.fednpg import fednpg
 from fedpg.algorithms.fedpg_br import fedpg_br
 from fedpg.algorithms.fedprox import fedprox
 from fedpg.algorithms.fedsvrpg_m import fedsvrpg_m
-from fedpg.algorithms.fedsvrpg_s import fedsvrpg_s
 from fedpg.algorithms.heavy_ball import heavy_ball
 from fedpg.algorithms.local_only import local_only
 from fedpg.algorithms.mfpo import mfpo
@@ -31,7 +31,7 @@ Factory = Callable[..., Algorithm]
 """(problem, **settings) -> algorithm."""
 
 FACTORIES: tuple[Factory, ...] = (
-    fedsvrpg_m, fedhapg_m, fedsvrpg_s, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
+    calm, fedsvrpg_m, fedhapg_m, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
     mfpo, fedavg_m, nharpg, fedpg_br, fedkl, fednpg, fapi, local_only, pooled,
 )  # fmt: skip
 ALGORITHMS = {function.__name__.replace("_", "-"): function for function in FACTORIES}

@@ -45,7 +45,7 @@ class RoundInfo(NamedTuple):
 
     Attributes:
         direction_sq: |u_{r+1}|^2.
-        drift_sq: mean over agents of |theta_iK - theta_r|^2.
+        drift_sq: mean over agents of |theta_iK - theta_r|^2, where the server can know it; CALM: of |eta K m_i|^2.
     """
 
     direction_sq: jax.Array

@@ -18,7 +18,7 @@ EXPERIMENTS = {
     "speedup": "trajectories per agent to a given |grad J|^2 for N = 1 to 64, and the fitted slope",
     "complexity": "samples against eps, and the fitted slope beside 3/2",
     "cartpole": "trajectories to 95 of 100 under strong heterogeneity",
-    "halfcheetah": "FedSVRPG-S beside PAvg at three step-sizes and equal numbers of trajectories",
+    "halfcheetah": "CALM beside PAvg at three step-sizes and equal numbers of trajectories",
     "attacks": "three attackers among ten CartPoles: every robust mean and FedPG-BR under all seven attacks",
     "table-1": "the paper's Table 1, measured: exactness, local steps, heterogeneity, speed-up in N, floats and trajectories",
     "arena": "every algorithm on random MDPs, conflict MDPs and CartPole at equal numbers of trajectories",

@@ -29,7 +29,7 @@ ENTRANTS = tuple(name for name in METHODS if name not in ("FedPG-BR", "HARPG"))
 """All methods; nobody attacks, so that FedPG-BR runs without its filter."""
 
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"methods": ("PAvg", "FedSVRPG-S", "SCAFFOLD"), "budgets": {FINITE.name: 160}, "tuning": 3, "seeds": 6, "threads": 1},
+    "smoke": {"methods": ("PAvg", "CALM", "SCAFFOLD"), "budgets": {FINITE.name: 160}, "tuning": 3, "seeds": 6, "threads": 1},
     "full": {"methods": ENTRANTS, "budgets": {FINITE.name: 480, CARTPOLE.name: 1920}, "tuning": 8, "seeds": 24, "threads": 6},
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.paper import verdict
-from fedpg.paper.method import FEDSVRPG_M, FEDSVRPG_S, METHODS, PAVG, Method
+from fedpg.paper.method import FEDSVRPG_M, CALM, METHODS, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate
@@ -17,15 +17,15 @@ TASK = Task("CartPole", "cartpole", 5, 2.0, horizon=100, discount=0.99, baseline
 GOAL, HOLD = 95.0, 3
 """The goal is reached when the mean return of HOLD evaluations in a row is GOAL of 100."""
 RATIO = 0.5
-"""FedSVRPG-S must need at most this share of PAvg's trajectories."""
-ROOT = 100  # not a root that was looked at while FedSVRPG-S was designed (3)
+"""CALM must need at most this share of PAvg's trajectories."""
+ROOT = 100  # not a root that was looked at while CALM was designed (3)
 
 
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"seeds": 6, "local_steps": (32,), "etas": (1e-3,), "trajectories": 1600, "methods": (PAVG, FEDSVRPG_S)},
+    "smoke": {"seeds": 6, "local_steps": (32,), "etas": (1e-3,), "trajectories": 1600, "methods": (PAVG, CALM)},
     "full": {
         "seeds": 40, "local_steps": (32, 128), "etas": (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3), "trajectories": 8960,
-        "methods": (PAVG, FEDSVRPG_S, FEDSVRPG_M, METHODS["pooled"]),
+        "methods": (PAVG, CALM, FEDSVRPG_M, METHODS["pooled"]),
     },
 }  # fmt: skip
 
@@ -58,9 +58,9 @@ def judge(local_steps: int, etas: tuple[float, ...], found: dict[str, Curves]) -
         rows.append(row("trajectories to the goal", Estimate(np.median(own), *quartiles, len(own)), **keys))
         rows.append(exactly("seeds at the goal", np.isfinite(own).mean(), len(own), **keys))
         points += line("return", over_seeds(curves.returns[best[name]].T), "x", curves.trajectories[best[name]].mean(0), **keys)
-    ratio = ratio_of_medians(spent[FEDSVRPG_S.name][best[FEDSVRPG_S.name]], spent["PAvg"][best["PAvg"]])
-    keys = {"task": TASK.name, "method": FEDSVRPG_S.name, "against": "PAvg", "comparison": "/", "K": local_steps}
-    steps = {"eta": etas[best[FEDSVRPG_S.name]], "against_eta": etas[best["PAvg"]]}
+    ratio = ratio_of_medians(spent[CALM.name][best[CALM.name]], spent["PAvg"][best["PAvg"]])
+    keys = {"task": TASK.name, "method": CALM.name, "against": "PAvg", "comparison": "/", "K": local_steps}
+    steps = {"eta": etas[best[CALM.name]], "against_eta": etas[best["PAvg"]]}
     rows.append(row("trajectories to the goal", ratio, verdict=verdict.at_most(ratio, RATIO), **keys, **steps))
     return rows, points
 

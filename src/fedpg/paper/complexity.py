@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.fits import bootstrap, cost_of, slope
-from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, FEDSVRPG_S
+from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, CALM
 from fedpg.paper.rates import BOLDEST, PROBLEMS, Measured, RateProblem, measure, prescriptions
 from fedpg.paper.results import Plot, Result, Row, Tell, line, number, row
 from fedpg.report.statistics import Estimate
@@ -42,7 +42,7 @@ def measured(on: RateProblem, rounds: np.ndarray, seeds: int, more: bool) -> dic
     if more:
         slow = parts["PAvg"]._replace(beta=np.full(len(rounds), BETA))
         found |= measure(on, FEDHAPG_M, {"FedHAPG-M, bold": parts[BOLDEST]}, N, K, seeds)
-        found |= measure(on, FEDSVRPG_S, {FEDSVRPG_S.name: slow}, N, K, seeds)
+        found |= measure(on, CALM, {CALM.name: slow}, N, K, seeds)
     return found
 
 
@@ -70,7 +70,7 @@ def judge(on: str, name: str, found: Law) -> tuple[Row, list[Row]]:
     keys = {"task": on, "method": name, "N": N, "K": K}
     certain = Estimate(found.samples, found.samples, found.samples, found.slope.seeds)
     points = line("samples", certain, "eps", found.eps, **keys)
-    if name in ("PAvg", FEDSVRPG_S.name):  # the theorem promises nothing for these
+    if name in ("PAvg", CALM.name):  # the theorem promises nothing for these
         return row("slope in 1/eps", found.slope, flags=("for comparison",), **keys), points
     ruling = verdict.near(found.slope, PROMISED, TOLERANCE)
     return row("slope in 1/eps", found.slope, published=PROMISED, verdict=ruling, **keys), points
@@ -82,7 +82,7 @@ def run(tell: Tell, samples: dict[str, int], lengths: int, seeds: int, more: boo
     Args:
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R.
-        more: also FedHAPG-M and FedSVRPG-S.
+        more: also FedHAPG-M and CALM.
     """
     rows, points, constants = [], [], {}
     for at, (problem, most) in enumerate(samples.items()):

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpg.paper import fixed_points, verdict
 from fedpg.paper.fixed_points import DOORS, QUADRATICS
-from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, FEDSVRPG_S, HEAVY_BALL, PAVG, Method
+from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, CALM, HEAVY_BALL, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate
@@ -24,7 +24,7 @@ CONFLICT, MANY = Task("conflict"), 32
 LOSS, LEAD, KEPT = 1.0, 1.0, 0.1
 """Where PAvg has lost LOSS from its best J, a variant must lead by LEAD and have lost less than KEPT from its own."""
 RIVALS = (FEDSVRPG_M.but("FedSVRPG-M, truncated", importance="truncated"), FEDHAPG_M, HEAVY_BALL)
-BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (FEDSVRPG_S, PAVG))
+BARE = tuple(method.but(f"{method.name}, no baseline", baseline="none") for method in (CALM, PAVG))
 AGAINST_PAVG = {"against": "PAvg", "comparison": "-"}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -108,12 +108,12 @@ def failures(found: dict[str, np.ndarray]) -> list[str]:
 
 
 def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, int]) -> list[Row]:
-    """FedSVRPG-S against PAvg at one K; at K = MANY also early, where PAvg has lost LOSS, and J of every method."""
+    """CALM against PAvg at one K; at K = MANY also early, where PAvg has lost LOSS, and J of every method."""
     rows, plain, many = [], found["PAvg", 1.0], local_steps == MANY
     at = first_loss(plain[-1], LOSS) if many else None
     keys: dict[str, Any] = {"task": CONFLICT.name, "K": local_steps, "round": rounds[-1]}
     there = {} if at is None else {"eta": float(etas[at])}
-    ours, named = found[FEDSVRPG_S.name, BETA], keys | {"method": FEDSVRPG_S.name, "beta": BETA}
+    ours, named = found[CALM.name, BETA], keys | {"method": CALM.name, "beta": BETA}
     rows += [at_worst(etas, ours[-1], plain[-1], **named), at_best(etas, ours[-1], plain[-1], **named)]
     if many:
         rows.append(at_worst(etas, ours[0], plain[0], **named | {"round": rounds[0]}))
@@ -129,14 +129,14 @@ def judge(etas: np.ndarray, found: Found, local_steps: int, rounds: tuple[int, i
 
 
 def plots(ablation: bool) -> list[Plot]:
-    """J against eta: all methods at K = MANY, FedSVRPG-S and PAvg at every K, other beta, and without a baseline."""
+    """J against eta: all methods at K = MANY, CALM and PAvg at every K, other beta, and without a baseline."""
     plain, betas, given = {"against": ""}, {"beta": [BETA, 1.0]}, {"quantity": "objective", "x": "eta", "x_log": True}
-    compared, bare = ([method.name for method in own] for own in ((FEDSVRPG_S, PAVG, FEDSVRPG_M, *RIVALS), (FEDSVRPG_S, *BARE)))
+    compared, bare = ([method.name for method in own] for own in ((CALM, PAVG, FEDSVRPG_M, *RIVALS), (CALM, *BARE)))
     many = plain | {"K": MANY}
     drawn = [
         Plot(title=f"Sampled gradients, K = {MANY}", where=many | betas | {"method": compared}, **given),
         Plot(title="Sampled gradients, any K", where=plain | betas | {"method": compared[:2]}, series=("method", "K"), **given),
-        Plot(title=f"Other beta, K = {MANY}", where=many | {"method": FEDSVRPG_S.name}, series=("beta",), **given),
+        Plot(title=f"Other beta, K = {MANY}", where=many | {"method": CALM.name}, series=("beta",), **given),
         Plot(title=f"Without a baseline, K = {MANY}", where=many | betas | {"method": bare}, **given),
     ]
     return drawn if ablation else drawn[:1]
@@ -160,11 +160,11 @@ def run(
     for k in local_steps:
         found: Found = {}
         task, early = dataclasses.replace(CONFLICT, local_steps=k, rounds=rounds), max(1, 3 * rounds // 10)
-        methods = (PAVG, FEDSVRPG_S, FEDSVRPG_M) if ablation else (PAVG, FEDSVRPG_S)
+        methods = (PAVG, CALM, FEDSVRPG_M) if ablation else (PAVG, CALM)
         methods += (*RIVALS, *BARE) if ablation and k == MANY else ()
         for number, method in enumerate(methods):
             tell(f"{method.name}, K={k}", 0.8 * (local_steps.index(k) + number / len(methods)) / len(local_steps))
-            betas = (BETA, 0.05, 0.5) if method is FEDSVRPG_S and ablation and k == MANY else ()
+            betas = (BETA, 0.05, 0.5) if method is CALM and ablation and k == MANY else ()
             found |= objectives(task, method, etas, seeds, 0, (early, rounds), betas)
         rows += judge(np.array(etas), found, k, (early, rounds))
         points += drawn(np.array(etas), found, task=CONFLICT.name, K=k, round=rounds)

@@ -2,7 +2,7 @@
 
 At a fixed point u = 0, so the server's step-size does not matter and is chosen to get there fast. For the printed FedSVRPG-M the local
 drift is eta k beta g_i, and beta cancels from mean g_i(theta_k) = (1-beta) grad J: the floor is PAvg's, which is
-(eta (K-1)/2)^2 |mean H_i g_i|^2, at every beta > 0. For FedSVRPG-S it is beta^2 of that.
+(eta (K-1)/2)^2 |mean H_i g_i|^2, at every beta > 0. For CALM it is beta^2 of that.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.fits import geometric, slope_per_seed
-from fedpg.paper.method import FEDSVRPG_M, FEDSVRPG_S, PAVG, Method
+from fedpg.paper.method import FEDSVRPG_M, CALM, PAVG, Method
 from fedpg.paper.results import Plot, Row, line, row
 from fedpg.paper.task import Task, measure
 from fedpg.runs.sweep import grid
@@ -74,7 +74,7 @@ def laws(task: str, pavg: dict[int, Floor], found: dict[str, Floor]) -> list[Row
 def measured(place: Place, other_steps: tuple[int, ...], betas: tuple[float, ...], **sizes: int) -> tuple[list[Row], list[Row], str]:
     """The rows and points of one task, and how still the methods stood at the end; `sizes` are rounds and seeds."""
     pavg = {k: settle(place, PAVG, (1.0,), local_steps=k, **sizes) for k in (K, *other_steps)}
-    found = {method.name: settle(place, method, betas, **sizes) for method in (FEDSVRPG_M, FEDSVRPG_S)}
+    found = {method.name: settle(place, method, betas, **sizes) for method in (FEDSVRPG_M, CALM)}
     points, moved, task = [], 0.0, place.task.name
     for name, floor in {"PAvg": pavg[K], **found}.items():
         moved = max(moved, float(np.abs(floor.before / floor.at - 1.0).max()))
@@ -86,7 +86,7 @@ def measured(place: Place, other_steps: tuple[int, ...], betas: tuple[float, ...
 def plots(betas: tuple[float, ...]) -> list[Plot]:
     """Floors against eta at the least beta and PAvg's, and against beta at the middle eta."""
     given = {"quantity": "gradient at rest", "x_log": True, "y_log": True}
-    ends = {"against": "", "method": ["PAvg", FEDSVRPG_M.name, FEDSVRPG_S.name], "beta": [min(betas), 1.0]}
+    ends = {"against": "", "method": ["PAvg", FEDSVRPG_M.name, CALM.name], "beta": [min(betas), 1.0]}
     middle = {"against": "", "eta": [place.etas[len(place.etas) // 2] for place in (QUADRATICS, DOORS)]}
     return [
         Plot(title="Exact gradients, by eta", x="eta", where=ends, series=("method", "beta", "task"), **given),

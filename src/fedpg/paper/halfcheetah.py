@@ -1,6 +1,6 @@
-"""HalfCheetah: FedSVRPG-S beside PAvg at equal numbers of trajectories, from PAvg's preset step-size to its own.
+"""HalfCheetah: CALM beside PAvg at equal numbers of trajectories, from PAvg's preset step-size to its own.
 
-PAvg is FedSVRPG-S with beta = 1 on the same seeds: as long as it takes PAvg's rounds, here four of eight, their curves are the same.
+PAvg is CALM with beta = 1 on the same seeds: as long as it takes PAvg's rounds, here four of eight, their curves are the same.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ from fedpg.paper.results import Result, Row, Tell, row
 from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import Curves
 
-TITLE = "HalfCheetah: FedSVRPG-S beside PAvg"
-METHODS = {"FedSVRPG-S": ("fedsvrpg-s", 0.2), "PAvg": ("fedsvrpg-s", 1.0)}
+TITLE = "HalfCheetah: CALM beside PAvg"
+METHODS = {"CALM": ("calm", 0.2), "PAvg": ("calm", 1.0)}
 """Algorithm and beta."""
 ROBOT = {"rounds": 8, "eval_every": 1, "eval_episodes": 8, "seeds": 4}  # 200,000 environment steps a round
 ROOTS = {0.001: (8101, 8102), 0.0025: (8101, 8102, 8103), 0.005: (8101, 8102, 8103)}

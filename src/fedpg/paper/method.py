@@ -55,7 +55,7 @@ MOMENTUM = {"beta": BETA}
 PAVG = Method("PAvg", "pavg")
 FEDSVRPG_M = Method("FedSVRPG-M", "fedsvrpg-m", MOMENTUM)
 FEDHAPG_M = Method("FedHAPG-M", "fedhapg-m", MOMENTUM)
-FEDSVRPG_S = Method("FedSVRPG-S", "fedsvrpg-s", MOMENTUM)
+CALM = Method("CALM", "calm", MOMENTUM)
 HEAVY_BALL = Method("heavy ball", "heavy-ball", MOMENTUM)
 FEDPG_BR = Method("FedPG-BR", "fedpg-br")
 N_HARPG = Method("N-HARPG", "nharpg", MOMENTUM)
@@ -68,7 +68,7 @@ METHODS = {
         Method("FAPI", "fapi", exact=True, temperature=True),
         FEDSVRPG_M,
         FEDHAPG_M,
-        FEDSVRPG_S,
+        CALM,
         # Its filter takes honest agents that differ for attackers.
         FEDPG_BR.but("FedPG-BR, no filter", {"filtered": False}),
         Method("SCAFFOLD", "scaffold"),

@@ -81,8 +81,9 @@ class Config:
     env: str = "cartpole"
     """The environments: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any Gymnasium
     environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
-    algorithm: str = "fedsvrpg-s"
-    """The algorithm: fedsvrpg-s (stabilised, for practice); fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg,
+    algorithm: str = "calm"
+    """The algorithm: calm (recommended: exact however much agents differ, quiet, one vector up); fedsvrpg-m, fedhapg-m (the paper's,
+    as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
     pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
     agents: Count = 5
@@ -102,10 +103,10 @@ class Config:
     batch: Annotated[Count | None, left_out("INT")] = None
     """Trajectories per local step (the paper: 1)."""
     beta: Annotated[Share | None, left_out("FLOAT")] = None
-    """Momentum, in (0, 1]; 1 is no momentum. Only for fedsvrpg-m, fedhapg-m, fedsvrpg-s, heavy-ball,
+    """Momentum, in (0, 1]; 1 is no momentum. Only for calm, fedsvrpg-m, fedhapg-m, heavy-ball,
     mfpo, fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
-    """Options of this algorithm only, as on its page in docs/algorithms: gain=1 stretch=1."""
+    """Options of this algorithm only, as on its page in docs/algorithms: server_rate=0.7."""
     local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
     """eta, the step-size of a local step."""
     global_lr: Annotated[Positive | None, left_out("FLOAT", "eta K")] = None
