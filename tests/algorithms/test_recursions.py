@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpg import trees
-from fedpg.algorithms import ALGORITHMS, fast_fedpg, fedavg_m, calm, mfpo, nharpg, pavg, scaffold
+from fedpg.algorithms import ALGORITHMS, calm, fast_fedpg, fedavg_m, mfpo, nharpg, pavg, scaffold
 from fedpg.algorithms.fast_fedpg import CORRECTIONS
 from fedpg.errors import UserError
 from fedpg.quadratic import quadratic

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.paper import verdict
-from fedpg.paper.method import FEDSVRPG_M, CALM, METHODS, PAVG, Method
+from fedpg.paper.method import CALM, FEDSVRPG_M, METHODS, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.fits import bootstrap, cost_of, slope
-from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, CALM
+from fedpg.paper.method import BETA, CALM, FEDHAPG_M, FEDSVRPG_M
 from fedpg.paper.rates import BOLDEST, PROBLEMS, Measured, RateProblem, measure, prescriptions
 from fedpg.paper.results import Plot, Result, Row, Tell, line, number, row
 from fedpg.report.statistics import Estimate

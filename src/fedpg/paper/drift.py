@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpg.paper import fixed_points, verdict
 from fedpg.paper.fixed_points import DOORS, QUADRATICS
-from fedpg.paper.method import BETA, FEDHAPG_M, FEDSVRPG_M, CALM, HEAVY_BALL, PAVG, Method
+from fedpg.paper.method import BETA, CALM, FEDHAPG_M, FEDSVRPG_M, HEAVY_BALL, PAVG, Method
 from fedpg.paper.results import Plot, Result, Row, Tell, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate

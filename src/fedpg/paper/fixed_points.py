@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.fits import geometric, slope_per_seed
-from fedpg.paper.method import FEDSVRPG_M, CALM, PAVG, Method
+from fedpg.paper.method import CALM, FEDSVRPG_M, PAVG, Method
 from fedpg.paper.results import Plot, Row, line, row
 from fedpg.paper.task import Task, measure
 from fedpg.runs.sweep import grid

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.paper import verdict
-from fedpg.paper.method import FEDSVRPG_M, CALM, HEAVY_BALL
+from fedpg.paper.method import CALM, FEDSVRPG_M, HEAVY_BALL
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate, estimate
