@@ -103,3 +103,11 @@ def test_what_an_environment_needs_is_reported_as_by_gymnasium(monkeypatch):
     monkeypatch.setitem(sys.modules, "Box2D", None)
     with pytest.raises(UserError, match=r"^gym:LunarLander-v3: Box2D is not installed.*pip install .*gymnasium\[box2d\]"):
         federation("gym:LunarLander-v3", 2, {})
+
+
+def test_attributes_of_the_environment_itself_can_be_given_per_agent():
+    lengths = {"unwrapped.LINK_LENGTH_1": [0.5, 2.0]}
+    host = federation("gym:Acrobot-v1", 2, lengths).environment.host
+    assert [host.take(i).unwrapped.LINK_LENGTH_1 for i in range(2)] == [0.5, 2.0]
+    with pytest.raises(UserError, match="has no attribute LENGTH"):
+        federation("gym:Acrobot-v1", 2, {"unwrapped.LENGTH": 1.0})

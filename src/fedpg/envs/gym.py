@@ -4,11 +4,16 @@ import functools
 import textwrap
 from typing import Any
 
+import numpy as np
+
 from fedpg.envs.base import Federation
+from fedpg.envs.outcomes import Outcomes
 from fedpg.envs.own import federation_of, per_agent
-from fedpg.errors import UserError
+from fedpg.errors import UserError, require
 
 PREFIX = "gym:"
+ATTRIBUTE = "unwrapped."
+"""Options that start with it are attributes of the environment itself: `--env-option unwrapped.LINK_LENGTH_1=0.8`."""
 
 
 def federation(name: str, agents: int, options: dict[str, Any]) -> Federation:
@@ -38,9 +43,33 @@ def _gymnasium(name: str) -> Any:
     return gymnasium
 
 
+def outcomes(name: str, **options: Any) -> Outcomes:
+    """The table `P` of one of Gymnasium's finite tasks, as NumPy arrays."""
+    task = _make(_gymnasium(name), name, options).unwrapped
+    rows = [[task.P[s][a] for a in range(task.action_space.n)] for s in range(task.observation_space.n)]
+    most = max(len(listed) for row in rows for listed in row)
+    padded = [[[*listed, *[(0.0, 0, 0.0, False)] * (most - len(listed))] for listed in row] for row in rows]
+    probability, after, reward, terminated = (np.array([[[one[i] for one in cell] for cell in row] for row in padded]) for i in range(4))
+    return Outcomes(after.astype(np.int32), probability, reward.astype(float), terminated.astype(bool), task.initial_state_distrib)
+
+
+def random_lake(size: int, seed: int) -> list[str]:
+    """A map of FrozenLake, as Gymnasium draws it from a seed."""
+    _gymnasium("FrozenLake")
+    from gymnasium.envs.toy_text.frozen_lake import generate_random_map
+
+    return generate_random_map(size, seed=seed)
+
+
 def _make(gymnasium: Any, name: str, kwargs: dict[str, Any]) -> Any:
+    attributes = {key.removeprefix(ATTRIBUTE): value for key, value in kwargs.items() if key.startswith(ATTRIBUTE)}
+    rest = {key: value for key, value in kwargs.items() if not key.startswith(ATTRIBUTE)}
     try:
         # `PythonSession` checks what Gymnasium's checker warns about; without the checker a step is faster.
-        return gymnasium.make(name.removeprefix(PREFIX), **{"disable_env_checker": True} | kwargs)
+        made = gymnasium.make(name.removeprefix(PREFIX), **{"disable_env_checker": True} | rest)
     except Exception as error:
         raise UserError(f"{name}: {textwrap.shorten(str(error), 500, placeholder=' ...')}") from error
+    for attribute, value in attributes.items():
+        require(hasattr(made.unwrapped, attribute), f"{name} has no attribute {attribute}: give one of {type(made.unwrapped).__name__}'s")
+        setattr(made.unwrapped, attribute, value)
+    return made

@@ -11,6 +11,7 @@ import numpy as np
 from fedpg import envs, policies, trees
 from fedpg.envs import Federation, tabular
 from fedpg.envs.tabular import MDP, ConflictOptions, RandomMDPOptions, conflicting_mdps, random_mdps
+from fedpg.paper import families
 from fedpg.paper.jobs import cached
 from fedpg.paper.method import Method
 from fedpg.problem import Problem, exact_policy_gradient, policy_gradient
@@ -57,7 +58,7 @@ class Task:
     name: str
     """Identifies it in results."""
     env: str = "conflict"
-    """A built-in family, or `quadratics`, `doors` or `mixture`, which only experiments use."""
+    """A built-in family, or `quadratics`, `doors`, `mixture` or one of `families.NAMES`, which only experiments use."""
     agents: int = 5
     """N."""
     heterogeneity: float = 1.0
@@ -95,6 +96,8 @@ class Task:
             return Federation(tabular.environment("doors", 3, 3), lambda key, seed: trees.take(doors(key), which))
         if self.env == "mixture":
             return Federation(tabular.environment("mixture", 5, 5), lambda key, seed: mixture(key, seed, self.agents))
+        if self.env in families.NAMES:
+            return families.federation(self.env, self.agents, self.heterogeneity, self.options)
         return envs.make(self.env, self.agents, self.heterogeneity, self.options)
 
     def problem(self, method: Method) -> Problem:
