@@ -1,4 +1,6 @@
-"""Every algorithm with the same number of trajectories: random MDPs, conflicting MDPs and CartPole, each at its best step-size.
+"""Every algorithm with the same number of trajectories: random MDPs, conflicting MDPs and CartPole, each at its best step-sizes.
+
+Methods of `compare` choose lambda / (eta K) too. Step-sizes are chosen on other seeds than those reported.
 
 Score 0 is the first policy. 1 is 100 steps on CartPole, and on finite MDPs the best J that any method found in that federation with common
 params, at any step-size. Runs that failed count 0.
@@ -11,9 +13,10 @@ import jax
 import numpy as np
 
 from fedpg.paper import verdict
+from fedpg.paper.compare import ratios_of, settings_of, tune
 from fedpg.paper.jobs import cached, parallel
 from fedpg.paper.method import METHODS, Method
-from fedpg.paper.results import Plot, Result, Row, Tell, row
+from fedpg.paper.results import Plot, Result, Row, Tell, exactly, row
 from fedpg.paper.task import Task
 from fedpg.report.statistics import Estimate, interquartile_mean, probability_of_improvement, stratified
 from fedpg.rounds import HEALTHY
@@ -35,7 +38,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 class Played(NamedTuple):
-    """What theta_0, (S,), and the last params, (E, S), of one method on one task are worth, NaN where a run failed; and what it used."""
+    """What theta_0, (S,), and the last params in P settings, (P, S), of one method on one task are worth, NaN where a run failed; and what it used."""
 
     start: np.ndarray
     final: np.ndarray
@@ -46,7 +49,8 @@ class Played(NamedTuple):
 def play(method: Method, task: Task, budget: int, seeds: int) -> dict[str, Played]:
     """A method at every step-size on `seeds` seeds of each part of a task, with at most `budget` trajectories per agent."""
     etas, parts = ETAS[task.name], PARTS[task.name]
-    sim = task.simulator(method, {"local_lr": etas}, seeds * len(parts))
+    settings = settings_of(method, np.array(etas), task.local_steps) if len(ratios_of(method)) > 1 else {"local_lr": etas}
+    sim = task.simulator(method, settings, seeds * len(parts))
     state = sim.init(jax.random.key(ROOT))
     first = float(state.rows.info.usage.trajectories.max())
 
@@ -61,16 +65,18 @@ def play(method: Method, task: Task, budget: int, seeds: int) -> dict[str, Playe
     rounds = max(1, int(affordable))
     state, _ = sim.run(state, rounds - 1)
     final = np.where(np.asarray(state.rows.failed) == HEALTHY, worth(state), np.nan)
-    final, start = (values.reshape(len(etas), seeds, len(parts)) for values in (final, start))
+    final, start = (values.reshape(-1, seeds, len(parts)) for values in (final, start))
     return {part: Played(start[0, :, at], final[..., at], first + rounds * cost, rounds) for at, part in enumerate(parts)}
 
 
 class Scored(NamedTuple):
-    """Scores of the reported seeds at the chosen step-size, (S,), and whether that is the smallest or largest of the grid."""
+    """Scores of the reported seeds at the chosen step-sizes, (S,), those, whether eta is at the edge of the grid, and the width."""
 
     scores: np.ndarray
     eta: float
+    ratio: float
     edge: bool
+    width: float
 
 
 def normalised(values: np.ndarray, start: np.ndarray, best: np.ndarray) -> np.ndarray:
@@ -79,7 +85,7 @@ def normalised(values: np.ndarray, start: np.ndarray, best: np.ndarray) -> np.nd
 
 
 def score(played: dict[str, Played], etas: tuple[float, ...], tuning: int, most: float | None) -> dict[str, Scored]:
-    """Scores on one task, by method; the first `tuning` seeds choose the step-size, and the others are reported.
+    """Scores on one task, by method; the first `tuning` seeds choose the step-sizes, and the others are reported.
 
     `most` is what a perfect policy gets; None takes, seed by seed, the best that any method found with common params.
     """
@@ -87,9 +93,10 @@ def score(played: dict[str, Played], etas: tuple[float, ...], tuning: int, most:
     found = {}
     for name, each in played.items():
         best = np.max(common, axis=0) if most is None else np.full_like(each.start, most)
-        scores = normalised(each.final, each.start, best)  # (E, S)
-        at = int(np.argmax(scores[:, :tuning].mean(axis=1)))
-        found[name] = Scored(scores[at, tuning:], etas[at], at in (0, len(etas) - 1))
+        scores = normalised(each.final, each.start, best).reshape(-1, len(etas), len(each.start))  # (ratios, E, S)
+        chosen = tune(scores[..., :tuning], np.array(etas), ratios_of(METHODS[name])[: len(scores)], 0.0)
+        which, at = ratios_of(METHODS[name]).index(chosen.ratio), etas.index(chosen.eta)
+        found[name] = Scored(scores[which, at, tuning:], chosen.eta, chosen.ratio, chosen.at_edge, chosen.width)
     return found
 
 
@@ -119,7 +126,8 @@ def table(board: dict[str, dict[str, Scored]]) -> list[Row]:
             rows.append(row("score", overall[name], task=joint, flags=flags, **keys))
         for task, own in entered.items():
             edge = ("edge of the grid",) if own.edge else ()
-            rows.append(row("score", mean_score([own.scores]), task=task, eta=own.eta, flags=flags + edge, **keys))
+            rows.append(row("score", mean_score([own.scores]), task=task, eta=own.eta, ratio=own.ratio, flags=flags + edge, **keys))
+            rows.append(exactly("width", round(own.width, 3), len(own.scores), task=task, **keys))
         if name == "PAvg" or not all("PAvg" in board[task] for task in entered):
             continue
         for part, tasks in parts.items():

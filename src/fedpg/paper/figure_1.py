@@ -21,8 +21,8 @@ TITLE = "Figure 1: return of both algorithms for several beta"
 NAMES = {"fedsvrpg-m": "FedSVRPG-M", "fedhapg-m": "FedHAPG-M"}
 CLAIMED = {"cartpole": {"fedsvrpg-m": 0.2, "fedhapg-m": 0.8}, "halfcheetah": {"fedsvrpg-m": 0.5, "fedhapg-m": 0.5}}
 """The best beta according to the paper's section "Deep RL Case"."""
-BETA, LONGER = 0.2, 5.0
-"""beta of CALM, and how much longer the control's step is."""
+LONGER = 5.0
+"""How much longer the control's step is."""
 LARGE, ROBOT = {"rounds": 40, "eval_every": 2, "seeds": 32, "u0": 1}, {"seeds": 3, "u0": 1, "eval_episodes": 8}
 ROBOTS = {  # 200,000 and 20,000 environment steps a round; FedHAPG-M has twice its preset's step, for a 13th of its rounds
     "fedsvrpg-m": ROBOT | {"rounds": 8, "eval_every": 1},
@@ -37,15 +37,10 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def configurations(config: Config, betas: tuple[float, ...], full: bool) -> dict[Key, Config]:
-    """What is run for one panel: the paper's algorithm and, at full scale, the control; beside FedSVRPG-M also CALM and PAvg."""
+    """What is run for one panel: the paper's algorithm and, at full scale, the control."""
     first = Key(TASKS[config.env], NAMES[config.algorithm], betas[0], config.local_lr)
-    keys = {first._replace(beta=beta): config.algorithm for beta in betas}
-    if full:
-        keys[first._replace(beta=1.0, eta=LONGER * config.local_lr)] = config.algorithm
-    # PAvg is CALM with beta 1, which has the same samples.
-    for method, beta in (("CALM", BETA), ("PAvg", 1.0)) if full and config.algorithm == "fedsvrpg-m" else ():
-        keys |= {first._replace(method=method, beta=beta, eta=factor * config.local_lr): "calm" for factor in (1.0, LONGER)}
-    return {key: dataclasses.replace(config, algorithm=name, beta=key.beta, local_lr=key.eta) for key, name in keys.items()}
+    keys = [first._replace(beta=beta) for beta in betas] + [first._replace(beta=1.0, eta=LONGER * config.local_lr)] * full
+    return {key: dataclasses.replace(config, beta=key.beta, local_lr=key.eta) for key in keys}
 
 
 def judge(claimed: float, found: dict[Key, Curves], full: bool) -> list[Row]:
@@ -58,8 +53,6 @@ def judge(claimed: float, found: dict[Key, Curves], full: bool) -> list[Row]:
     rows.append(row("least gain", gains[least], verdict=verdict.above(gains[least]) if full else None, **least._asdict()))
     best, plain = first._replace(beta=claimed), first._replace(beta=1.0)
     pairs = [(best, plain), (best, plain._replace(eta=LONGER * first.eta))]
-    for eta in (first.eta, LONGER * first.eta):
-        pairs.append((first._replace(method="CALM", beta=BETA, eta=eta), plain._replace(method="PAvg", eta=eta)))
     rows += [difference("return over the run", heights, one, other, full) for one, other in pairs if one in found and other in found]
     return rows + ([presets.lead("lead", printed, best, full)] if best in printed else [])
 
@@ -68,7 +61,7 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
     """Runs the experiment.
 
     Args:
-        full: also run CALM and the control, and judge the claims.
+        full: also run the control, and judge the claims.
         given: what differs from the presets, by task and algorithm.
         processes: for HalfCheetah, one setting each; 1: every setting in one program.
     """
@@ -92,8 +85,8 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
             notes.append(
                 f"{TASKS[env]}, {name}, beta {betas[0]:g}: effective sample size of the importance weights {ess:.2g} of 1 (median)"
             )
-            where = {"task": TASKS[env], "method": [name] if algorithm == "fedhapg-m" else [name, "CALM"]}
-            plots.append(presets.plot(f"{TASKS[env]}, {name}", robot, where=where, series=("method", "beta", "eta")))
+            where = {"task": TASKS[env], "method": name}
+            plots.append(presets.plot(f"{TASKS[env]}, {name}", robot, where=where, series=("beta", "eta")))
             printed.append([curves for key, curves in found.items() if key.method == name and key.eta == first.eta])
         if len(printed) == 2 and len(printed[0][0].returns) > 2:
             ratio = presets.spread_ratio(*printed)

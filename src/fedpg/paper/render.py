@@ -12,9 +12,8 @@ from fedpg.report.figures import Line, Panel, panels
 
 QUANTITIES = {
     "objective": "J",
-    "best objective": "J at the best eta",
-    "objective at the worst eta": "J at the least favourable eta",
-    "loss": "J lost from the best eta",
+    "best objective": "J (or return) at the best setting",
+    "width": "decades of eta within 2 % of the best gain",
     "share of gain": "share of the best gain in J",
     "lead": "lead on the best other beta, mean return over the run",
     "final lead": "lead on the best other beta, return at the end",
@@ -35,7 +34,7 @@ QUANTITIES = {
 """What values of `Row.quantity` mean that do not explain themselves."""
 FIELDS = {
     "task": "task", "method": "method", "attack": "attack", "heterogeneity": "heterogeneity", "N": "N", "K": "K", "beta": "beta",
-    "eta": "eta", "eps": "eps", "round": "round", "x": "",
+    "eta": "eta", "ratio": "lambda / (eta K)", "eps": "eps", "round": "round", "x": "",
 }  # fmt: skip
 """The fields that identify a row, in the order of columns, and their headings."""
 OUTCOMES = {"holds": "holds", "unclear": "unclear", "fails": "does not hold"}

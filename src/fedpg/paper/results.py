@@ -22,6 +22,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         against: name of the method it is compared with; `comparison` says how.
         K, eta, beta, N, heterogeneity, eps: local steps, step-size, beta, agents, heterogeneity, accuracy.
         against_eta: step-size of the method it is compared with, where it differs.
+        ratio: lambda / (eta K).
         x: position in a figure where no other field gives it: trajectories or environment steps.
         mean, low, high: the number and its 95 % interval; None if not finite.
         n: seeds behind it.
@@ -37,6 +38,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     K: int | None = None
     eta: float | None = None
     against_eta: float | None = None
+    ratio: float | None = None
     beta: float | None = None
     N: int | None = None
     heterogeneity: float | None = None

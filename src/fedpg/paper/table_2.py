@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedpg.paper import verdict
-from fedpg.paper.method import CALM, FEDSVRPG_M, HEAVY_BALL
+from fedpg.paper.method import FEDSVRPG_M, HEAVY_BALL
 from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, row
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate, estimate
@@ -29,7 +29,7 @@ PUBLISHED = {  # beta: (mean, +-) for every kappa
 }
 TASK, LOCAL_LR = Task("random MDPs", "random-mdp", 20, rounds=6, baseline="none"), 0.05
 PRINTED = FEDSVRPG_M.but("FedSVRPG-M", {"u0_batches": TASK.local_steps})
-METHODS = (HEAVY_BALL, PRINTED, PRINTED.but("FedSVRPG-M, truncated", importance="truncated"), CALM)
+METHODS = (HEAVY_BALL, PRINTED, PRINTED.but("FedSVRPG-M, truncated", importance="truncated"))
 ENOUGH = 28 / 30
 """The share of published cells that must agree."""
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpg import envs, policies, trees
+from fedpg.algorithms.selection import EVERYONE, Participation
 from fedpg.envs import Federation, tabular
 from fedpg.envs.tabular import MDP, ConflictOptions, RandomMDPOptions, conflicting_mdps, random_mdps
 from fedpg.paper import families
@@ -114,12 +115,15 @@ class Task:
             dishonest=self.dishonest,
         )  # fmt: skip
 
-    def simulator(self, method: Method, settings: dict[str, Any], seeds: int, **fixed: Any) -> Simulator:
+    def simulator(
+        self, method: Method, settings: dict[str, Any], seeds: int, participation: Participation = EVERYONE, **fixed: Any
+    ) -> Simulator:
         """A simulator of the method in all settings, arrays (P,) by name; `fixed` are settings that shape the program."""
         problem = self.problem(method)
         given = {"local_steps": self.local_steps, "batch": self.batch, "agents": self.agents} | fixed
         grid = {name: jnp.asarray(values, float) for name, values in settings.items()}
-        return simulator(problem, lambda setting: method.make(problem, **given | setting), self.federation(), seeds=seeds, settings=grid)
+        make = lambda setting: method.make(problem, **given | setting)  # noqa: E731
+        return simulator(problem, make, self.federation(), seeds=seeds, settings=grid, participation=participation)
 
 
 def measure(
