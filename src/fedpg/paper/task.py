@@ -100,11 +100,11 @@ class Task:
             return families.federation(self.env, self.agents, self.heterogeneity, self.options)
         return envs.make(self.env, self.agents, self.heterogeneity, self.options)
 
-    def problem(self, method: Method) -> Problem:
-        """The problem that a method learns."""
+    def problem(self, method: Method, federation: Federation | None = None) -> Problem:
+        """The problem that a method learns, in the environment of a federation that has been made; None makes one."""
         if self.env == "quadratics":
             return quadratic()
-        environment = self.federation().environment
+        environment = (federation or self.federation()).environment
         policy = policies.make(method.policy, environment)
         if self.exact:
             return exact_policy_gradient(environment, policy, discount=self.discount)
@@ -116,10 +116,11 @@ class Task:
 
     def simulator(self, method: Method, settings: dict[str, Any], seeds: int, **fixed: Any) -> Simulator:
         """A simulator of the method in all settings, arrays (P,) by name; `fixed` are settings that shape the program."""
-        problem = self.problem(method)
+        federation = self.federation()  # one for both: MuJoCo's environment holds the models of the agents that were prepared for it
+        problem = self.problem(method, federation)
         given = {"local_steps": self.local_steps, "batch": self.batch, "agents": self.agents} | fixed
         grid = {name: jnp.asarray(values, float) for name, values in settings.items()}
-        return simulator(problem, lambda setting: method.make(problem, **given | setting), self.federation(), seeds=seeds, settings=grid)
+        return simulator(problem, lambda setting: method.make(problem, **given | setting), federation, seeds=seeds, settings=grid)
 
 
 def measure(
