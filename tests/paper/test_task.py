@@ -7,7 +7,7 @@ import pytest
 
 from fedpg.algorithms import pavg
 from fedpg.gradients import exact
-from fedpg.paper.method import CALM
+from fedpg.paper.method import CALM, PAVG
 from fedpg.paper.task import Task, doors, measure, mixture
 from fedpg.runs.sweep import grid
 from fedpg.simulate import simulator
@@ -86,3 +86,10 @@ def test_beta_one_of_calm_is_pavg(found):
     sim = simulator(problem, lambda s: pavg(problem, local_lr=s, local_steps=32), task.federation(), seeds=2, settings=jnp.asarray(ETAS))
     state, _ = sim.run(sim.init(jax.random.key(7)), 5)
     np.testing.assert_allclose(found[1, :, :, 1].ravel(), np.asarray(sim.evaluate(state).objective).mean(1), rtol=1e-5)
+
+
+def test_mujoco_agents_are_simulated_in_the_environment_that_was_prepared_for_them():
+    task = Task("hopper", "hopper", 2, options={"vary": "physics"}, local_steps=1, rounds=1, horizon=5, baseline="none", eval_episodes=2)
+    found = measure(task, PAVG, {"local_lr": [1e-4]}, seeds=1)
+    assert found.env_steps.tolist() == [[[10]]]
+    assert np.all(found.returns > 0)

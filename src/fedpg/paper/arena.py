@@ -38,7 +38,8 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 class Played(NamedTuple):
-    """What theta_0, (S,), and the last params in P settings, (P, S), of one method on one task are worth, NaN where a run failed; and what it used."""
+    """What theta_0, (S,), and the last params in P settings, (P, S), of one method on one task are worth, NaN where a run
+    failed; and what it used."""
 
     start: np.ndarray
     final: np.ndarray

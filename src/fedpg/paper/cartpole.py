@@ -28,8 +28,8 @@ ROOTS = 3, 100
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"tuning": 3, "seeds": 6, "local_steps": (32,), "etas": (1e-3, 2e-3), "trajectories": 1600, "methods": (PAVG, CALM)},
     "full": {
-        "tuning": 10, "seeds": 40, "local_steps": (24, 32, 64, 128), "etas": (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3), "trajectories": 5120,
-        "methods": (*ENTRANTS, METHODS["pooled"]),
+        "tuning": 10, "seeds": 40, "local_steps": (24, 32, 64, 128), "etas": (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
+        "trajectories": 5120, "methods": (*ENTRANTS, METHODS["pooled"]),
     },
 }  # fmt: skip
 
@@ -61,14 +61,9 @@ def best_setting(found: Curves, etas: np.ndarray, ratios: tuple[float, ...]) -> 
 
 
 def run(
-    tell: Tell,
-    tuning: int,
-    seeds: int,
-    local_steps: tuple[int, ...],
-    etas: tuple[float, ...],
-    trajectories: int,
+    tell: Tell, tuning: int, seeds: int, local_steps: tuple[int, ...], etas: tuple[float, ...], trajectories: int,
     methods: tuple[Method, ...],
-) -> Result:
+) -> Result:  # fmt: skip
     """Runs the experiment; every run has at most so many `trajectories`, and is evaluated after every round."""
     rows, points, plots = [], [], []
     for number, k in enumerate(local_steps):

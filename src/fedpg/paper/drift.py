@@ -24,12 +24,13 @@ ROOTS = 3, 0
 """Of the tuning seeds and of the reported ones."""
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "rounds": 60, "tuning": 4, "seeds": 8, "etas": (0.01, 0.0316, 0.1), "local_steps": (MANY,), "methods": (PAVG, METHODS["SCAFFOLD"], CALM),
-        "more": (), "rest": {"rounds": 400, "seeds": 4, "betas": (0.2,), "steps": (8,)},
+        "rounds": 60, "tuning": 4, "seeds": 8, "etas": (0.01, 0.0316, 0.1), "local_steps": (MANY,),
+        "methods": (PAVG, METHODS["SCAFFOLD"], CALM), "more": (), "rest": {"rounds": 400, "seeds": 4, "betas": (0.2,), "steps": (8,)},
     },
     "full": {
-        "rounds": 100, "tuning": 16, "seeds": 64, "etas": tuple(np.logspace(-3, -0.5, 8)), "local_steps": (1, 8, MANY, 64), "methods": ENTRANTS,
-        "more": PRINTED + VARIANTS, "rest": {"rounds": 8000, "seeds": 16, "betas": (0.05, 0.2, 0.5), "steps": (2, 8, 32)},
+        "rounds": 100, "tuning": 16, "seeds": 64, "etas": tuple(np.logspace(-3, -0.5, 8)), "local_steps": (1, 8, MANY, 64),
+        "methods": ENTRANTS, "more": PRINTED + VARIANTS,
+        "rest": {"rounds": 8000, "seeds": 16, "betas": (0.05, 0.2, 0.5), "steps": (2, 8, 32)},
     },
 }  # fmt: skip
 

@@ -36,7 +36,8 @@ DOORS = Place(Task("doors", "doors", 3, exact=True), (0.1, 0.2, 0.4, 0.8), 5.0)
 
 
 def settle(
-    place: Place, method: Method, local_steps: int, *, rounds: int, seeds: int, beta: float | None = None, participation: Participation = EVERYONE
+    place: Place, method: Method, local_steps: int, *, rounds: int, seeds: int, beta: float | None = None,
+    participation: Participation = EVERYONE,
 ) -> np.ndarray:  # fmt: skip
     """|grad J|^2 after `rounds` for each eta K of the place, (E, S)."""
     task, etas = dataclasses.replace(place.task, local_steps=local_steps), np.array(place.paths) / local_steps

@@ -27,20 +27,43 @@ class Entry(NamedTuple):
     slow: bool = False
 
 
-def steps(low: float, count: int = 6) -> tuple[float, ...]:
-    """`count` step-sizes half a decade apart."""
-    return tuple(low * 10.0 ** (0.5 * np.arange(count)))
+def steps(low: float) -> tuple[float, ...]:
+    """Six step-sizes, half a decade apart."""
+    return tuple(low * 10.0 ** (0.5 * np.arange(6)))
 
 
-LEARNED = {"horizon": 100, "discount": 0.99, "baseline": "time", "importance": "truncated"}
+TORQUES = [[-2.0, 0.0, 2.0], [-2.5, 0.0, 2.5], [-3.0, 0.0, 3.0], [-4.0, 0.0, 4.0]]
+LINKS = [0.6, 0.8, 1.0, 1.2]
+ROBOT = {"local_steps": 4, "discount": 0.99, "batch": 2, "baseline": "linear", "eval_episodes": 8, "importance": "truncated"}
 ENTRIES = (
     Entry(Task("conflict, N = 9, K = 48", agents=9, local_steps=48), steps(1e-3)),
-    Entry(Task("RiverSwim", "riverswim", 6, local_steps=16, horizon=40, discount=0.95), steps(3e-2)),
-    Entry(Task("RiverSwim, mirrored", "riverswim", 6, local_steps=16, horizon=40, discount=0.95, options={"mirrored": True}), steps(3e-2)),
-    Entry(Task("FrozenLake", "frozen-lake", 8, local_steps=16, horizon=60, discount=0.95, batch=2), steps(3e-2)),
-)
+    Entry(Task("RiverSwim", "riverswim", 6), steps(0.1)),
+    Entry(Task("RiverSwim, mirrored", "riverswim", 6, options={"mirrored": True}), steps(0.1)),
+    Entry(Task("FrozenLake", "frozen-lake", 6, 0.0, rounds=150, discount=0.95), steps(0.1)),
+    Entry(
+        Task("CliffWalking", "cliff-walking", 4, 0.0, {"is_slippery": [False, True, False, True]}, local_steps=16, discount=0.95),
+        steps(3e-4),
+    ),
+    Entry(
+        Task("Taxi", "taxi", 4, 0.0, {"is_rainy": True, "rainy_probability": [1.0, 0.8, 0.6, 0.4]}, local_steps=16,
+             horizon=100, discount=0.95),
+        steps(0.01), slow=True,
+    ),
+    Entry(
+        Task("Acrobot", "gym:Acrobot-v1", 4, 0.0, {"unwrapped.AVAIL_TORQUE": TORQUES, "unwrapped.LINK_LENGTH_1": LINKS}, rounds=12,
+             horizon=150, **ROBOT),
+        steps(3e-4), slow=True,
+    ),
+    Entry(
+        Task("LunarLander", "gym:LunarLander-v3", 4, 0.0, {"gravity": [-11.0, -10.0, -7.0, -4.0]}, rounds=16, horizon=200, **ROBOT),
+        steps(1e-5), slow=True,
+    ),
+    Entry(Task("Hopper, physics", "hopper", 4, 1.0, {"vary": "physics"}, rounds=24, horizon=200, **ROBOT), steps(3e-6), slow=True),
+    Entry(Task("HalfCheetah, body", "halfcheetah", 4, 1.0, {"vary": "body"}, rounds=20, horizon=100, **ROBOT), steps(1e-6), slow=True),
+)  # fmt: skip
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"roots": (20240721, 20240722), "tuning": 3, "seeds": 6, "entries": ENTRIES[1:2], "methods": (PAVG, METHODS["SCAFFOLD"], CALM)},
+    "smoke": {"roots": (20240721, 20240722), "tuning": 3, "seeds": 6, "entries": ENTRIES[1:2],
+              "methods": (PAVG, METHODS["SCAFFOLD"], CALM)},
     "full": {"roots": ROOTS, "tuning": 16, "seeds": 64, "entries": ENTRIES, "methods": ENTRANTS},
 }  # fmt: skip
 """The roots of full scale are for full scale alone."""

@@ -101,11 +101,11 @@ class Task:
             return families.federation(self.env, self.agents, self.heterogeneity, self.options)
         return envs.make(self.env, self.agents, self.heterogeneity, self.options)
 
-    def problem(self, method: Method) -> Problem:
-        """The problem that a method learns."""
+    def problem(self, method: Method, federation: Federation | None = None) -> Problem:
+        """The problem that a method learns, in the environment of a federation that has been made; None makes one."""
         if self.env == "quadratics":
             return quadratic()
-        environment = self.federation().environment
+        environment = (federation or self.federation()).environment
         policy = policies.make(method.policy, environment)
         if self.exact:
             return exact_policy_gradient(environment, policy, discount=self.discount)
@@ -119,11 +119,15 @@ class Task:
         self, method: Method, settings: dict[str, Any], seeds: int, participation: Participation = EVERYONE, **fixed: Any
     ) -> Simulator:
         """A simulator of the method in all settings, arrays (P,) by name; `fixed` are settings that shape the program."""
-        problem = self.problem(method)
+        federation = self.federation()  # one for both: MuJoCo's environment holds the models of the agents that were prepared for it
+        problem = self.problem(method, federation)
         given = {"local_steps": self.local_steps, "batch": self.batch, "agents": self.agents} | fixed
         grid = {name: jnp.asarray(values, float) for name, values in settings.items()}
-        make = lambda setting: method.make(problem, **given | setting)  # noqa: E731
-        return simulator(problem, make, self.federation(), seeds=seeds, settings=grid, participation=participation)
+
+        def make(setting: dict[str, Any]) -> Any:
+            return method.make(problem, **given | setting)
+
+        return simulator(problem, make, federation, seeds=seeds, settings=grid, participation=participation)
 
 
 def measure(
