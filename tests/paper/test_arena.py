@@ -20,15 +20,17 @@ def test_scores_reach_from_the_first_policy_to_the_best():
 
 def test_step_sizes_are_chosen_on_other_seeds_than_those_reported():
     """The second step-size is better on the two seeds for choosing, the first on the reported ones, which must not matter."""
-    found = score({"PAvg": played([[1.0, 1.0, 9.0, 9.0], [2.0, 2.0, 4.0, 5.0], [0.0, 0.0, 0.0, 0.0]])}, (0.1, 0.2, 0.3), 2, 10.0)
+    found = score(
+        {"PAvg": played([[1.0, 1.0, 9.0, 9.0], [2.0, 2.0, 4.0, 5.0], [0.0, 0.0, 0.0, 0.0]] + [[0.0] * 4] * 9)}, (0.1, 0.2, 0.3), 2, 10.0
+    )
     assert (found["PAvg"].eta, found["PAvg"].scores.tolist(), found["PAvg"].edge) == (0.2, [0.4, 0.5], False)
 
 
 def test_one_is_the_best_common_policy():
-    both = {"PAvg": played([[3.0, 3.0]], start=1.0), "x": played([[5.0, np.nan]], start=1.0), "local only": played([[9.0, 9.0]], start=1.0)}
+    both = {"PAvg": played([[3.0, 3.0]], start=1.0), "MFPO": played([[5.0, np.nan]], start=1.0), "local only": played([[9.0, 9.0]], start=1.0)}
     found = score(both, (0.1,), 1, None)
-    # on the reported seed x failed, so that the best common one is PAvg's 3
-    assert {name: each.scores.tolist() for name, each in found.items()} == {"PAvg": [1.0], "x": [0.0], "local only": [4.0]}
+    # on the reported seed MFPO failed, so that the best common one is PAvg's 3
+    assert {name: each.scores.tolist() for name, each in found.items()} == {"PAvg": [1.0], "MFPO": [0.0], "local only": [4.0]}
     assert found["PAvg"].edge
     assert score({"PAvg": played([[np.nan, np.nan]])}, (0.1,), 1, None)["PAvg"].scores.tolist() == [0.0]
 
@@ -43,7 +45,11 @@ def test_the_chance_to_be_better():
 def test_rows_of_a_made_up_board():
     level = {"PAvg": 0.5, "MFPO": 0.8, "FedNPG": 0.9}
     board = {
-        task: {name: Scored(np.full(8, value), 0.1, name == "MFPO") for name, value in level.items() if task == "a" or name != "FedNPG"}
+        task: {
+            name: Scored(np.full(8, value), 0.1, 1.0, name == "MFPO", 0.5)
+            for name, value in level.items()
+            if task == "a" or name != "FedNPG"
+        }
         for task in ("a", "b")
     }
     rows = table(board)

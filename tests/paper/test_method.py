@@ -19,7 +19,7 @@ def test_every_algorithm_is_a_method():
     assert set(table_1.CLAIMS) <= set(table_1.EVERYBODY) <= set(METHODS)
 
 
-@pytest.mark.parametrize("method", [*METHODS.values(), *drift.RIVALS, *drift.BARE], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [*METHODS.values(), *drift.PRINTED, *drift.VARIANTS], ids=lambda method: method.name)
 def test_every_method_can_be_made(method):
     made = method.make(FINITE.problem(method), local_lr=0.1, local_steps=2, batch=1, agents=2)
     assert made.name == method.algorithm

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpg.algorithms import pavg
+from fedpg.algorithms import calm
 from fedpg.gradients import exact
 from fedpg.paper.method import CALM, PAVG
 from fedpg.paper.task import Task, doors, measure, mixture
@@ -67,7 +67,7 @@ def test_odd_seeds_of_the_mixture_conflict():
 
 @pytest.fixture(scope="module")
 def found():
-    """Five rounds, of which four are plain, of CALM at beta = 0.2 and 1; axes (beta, eta, seeds, rounds)."""
+    """Five rounds of CALM at beta = 0.2 and 1; axes (beta, eta, seeds, rounds)."""
     curves = measure(Task("conflict"), CALM, grid(beta=(0.2, 1.0), local_lr=ETAS), seeds=2, root=7, rounds=[0, 5])
     return curves.objective.reshape(2, 2, 2, 2)
 
@@ -79,11 +79,16 @@ def test_the_uniform_policy_has_its_known_value_and_longer_steps_learn_more(foun
     assert np.all(found[0, 1, :, 1] != found[1, 1, :, 1])
 
 
-def test_beta_one_of_calm_is_pavg(found):
-    """The same numbers as a simulator of `pavg` that was made by hand."""
+def test_a_task_measures_what_a_simulator_made_by_hand_does(found):
     task = Task("conflict")
     problem = task.problem(CALM)
-    sim = simulator(problem, lambda s: pavg(problem, local_lr=s, local_steps=32), task.federation(), seeds=2, settings=jnp.asarray(ETAS))
+    sim = simulator(
+        problem,
+        lambda s: calm(problem, beta=1.0, local_lr=s, local_steps=32, agents=5),
+        task.federation(),
+        seeds=2,
+        settings=jnp.asarray(ETAS),
+    )
     state, _ = sim.run(sim.init(jax.random.key(7)), 5)
     np.testing.assert_allclose(found[1, :, :, 1].ravel(), np.asarray(sim.evaluate(state).objective).mean(1), rtol=1e-5)
 
