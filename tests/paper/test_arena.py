@@ -27,7 +27,11 @@ def test_step_sizes_are_chosen_on_other_seeds_than_those_reported():
 
 
 def test_one_is_the_best_common_policy():
-    both = {"PAvg": played([[3.0, 3.0]], start=1.0), "MFPO": played([[5.0, np.nan]], start=1.0), "local only": played([[9.0, 9.0]], start=1.0)}
+    both = {
+        "PAvg": played([[3.0, 3.0]], start=1.0),
+        "MFPO": played([[5.0, np.nan]], start=1.0),
+        "local only": played([[9.0, 9.0]], start=1.0),
+    }
     found = score(both, (0.1,), 1, None)
     # on the reported seed MFPO failed, so that the best common one is PAvg's 3
     assert {name: each.scores.tolist() for name, each in found.items()} == {"PAvg": [1.0], "MFPO": [0.0], "local only": [4.0]}

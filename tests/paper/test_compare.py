@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedpg.paper import compare, held_out
+from fedpg.paper import compare, held_out, held_out_control
 from fedpg.paper.compare import ENTRANTS, MARGIN, ratios_of, settings_of, tune
 from fedpg.paper.method import CALM, METHODS, PAVG
 from fedpg.paper.results import select
@@ -88,7 +88,7 @@ def test_held_out_counts_its_verdicts_and_leaves_out_what_is_not_installed(monke
     def compared(task, etas, **given):
         if task.name == "LunarLander":
             raise held_out.UserError("needs the extra gym")
-        assert given["seeds"] == (2 * 8 if task.name.startswith(("conflict", "RiverSwim", "Frozen", "Cliff")) else 4)
+        assert (given["tuning"], given["seeds"]) == (3, 16)
         return compare_made(task)
 
     def compare_made(task):
@@ -96,8 +96,8 @@ def test_held_out_counts_its_verdicts_and_leaves_out_what_is_not_installed(monke
         return compare.compare(task, ETAS, tuning=3, seeds=5, roots=(1, 2))
 
     monkeypatch.setattr(held_out, "compare", compared)
-    result = held_out.run(lambda what, share: None, **held_out.SCALES["full"] | {"seeds": 16})
+    result = held_out.run(lambda what, share: None, **held_out_control.SCALES["full"])
     assert result.notes[0] == "LunarLander left out: needs the extra gym"
-    count = len(held_out.ENTRIES) - 1
+    count = len(held_out.CONTROL) - 1
     assert result.notes[1] == f"CALM ahead of PAvg: {count} of {count} tasks; unclear 0; not so 0."
     assert len(result.plots) == count

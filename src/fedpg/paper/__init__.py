@@ -15,6 +15,7 @@ EXPERIMENTS = {
     "table-3": "FedHAPG-M on CartPole and Walker, beside the published numbers",
     "drift": "many local steps on agents that conflict: every algorithm's J, and |grad J|^2 at rest",
     "held-out": "the comparison of `drift` on families that others defined, with a margin written down beforehand",
+    "held-out-control": "`held-out` on LunarLander, Acrobot and MuJoCo's robots",
     "speedup": "trajectories per agent to a given |grad J|^2 for N = 1 to 64, and the fitted slope",
     "complexity": "samples against eps, and the fitted slope beside 3/2",
     "cartpole": "trajectories to 95 of 100 under strong heterogeneity, for K = 24 to 128",

@@ -28,8 +28,8 @@ ROOTS = 3, 100
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"tuning": 3, "seeds": 6, "local_steps": (32,), "etas": (1e-3, 2e-3), "trajectories": 1600, "methods": (PAVG, CALM)},
     "full": {
-        "tuning": 10, "seeds": 40, "local_steps": (24, 32, 64, 128), "etas": (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
-        "trajectories": 5120, "methods": (*ENTRANTS, METHODS["pooled"]),
+        "tuning": 5, "seeds": 40, "local_steps": (24, 32, 64, 128), "etas": (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
+        "trajectories": 3840, "methods": (*ENTRANTS, METHODS["pooled"]),
     },
 }  # fmt: skip
 

@@ -28,9 +28,9 @@ SCALES: dict[str, dict[str, Any]] = {
         "methods": (PAVG, METHODS["SCAFFOLD"], CALM), "more": (), "rest": {"rounds": 400, "seeds": 4, "betas": (0.2,), "steps": (8,)},
     },
     "full": {
-        "rounds": 100, "tuning": 16, "seeds": 64, "etas": tuple(np.logspace(-3, -0.5, 8)), "local_steps": (1, 8, MANY, 64),
+        "rounds": 100, "tuning": 8, "seeds": 48, "etas": tuple(np.logspace(-3, -0.5, 8)), "local_steps": (1, 8, MANY, 64),
         "methods": ENTRANTS, "more": PRINTED + VARIANTS,
-        "rest": {"rounds": 8000, "seeds": 16, "betas": (0.05, 0.2, 0.5), "steps": (2, 8, 32)},
+        "rest": {"rounds": 1500, "seeds": 8, "betas": (0.05, 0.2, 0.5), "steps": (2, 8, 32)},
     },
 }  # fmt: skip
 

@@ -20,11 +20,10 @@ ROOTS = 424243, 717171
 
 
 class Entry(NamedTuple):
-    """A task, the grid of step-sizes, and whether it is slow: environments that run in Python, with fewer seeds."""
+    """A task, and the grid of step-sizes."""
 
     task: Task
     etas: tuple[float, ...]
-    slow: bool = False
 
 
 def steps(low: float) -> tuple[float, ...]:
@@ -35,7 +34,7 @@ def steps(low: float) -> tuple[float, ...]:
 TORQUES = [[-2.0, 0.0, 2.0], [-2.5, 0.0, 2.5], [-3.0, 0.0, 3.0], [-4.0, 0.0, 4.0]]
 LINKS = [0.6, 0.8, 1.0, 1.2]
 ROBOT = {"local_steps": 4, "discount": 0.99, "batch": 2, "baseline": "linear", "eval_episodes": 8, "importance": "truncated"}
-ENTRIES = (
+TABLES = (
     Entry(Task("conflict, N = 9, K = 48", agents=9, local_steps=48), steps(1e-3)),
     Entry(Task("RiverSwim", "riverswim", 6), steps(0.1)),
     Entry(Task("RiverSwim, mirrored", "riverswim", 6, options={"mirrored": True}), steps(0.1)),
@@ -47,36 +46,38 @@ ENTRIES = (
     Entry(
         Task("Taxi", "taxi", 4, 0.0, {"is_rainy": True, "rainy_probability": [1.0, 0.8, 0.6, 0.4]}, local_steps=16,
              horizon=100, discount=0.95),
-        steps(0.01), slow=True,
+        steps(0.01),
     ),
+)  # fmt: skip
+CONTROL = (
     Entry(
         Task("Acrobot", "gym:Acrobot-v1", 4, 0.0, {"unwrapped.AVAIL_TORQUE": TORQUES, "unwrapped.LINK_LENGTH_1": LINKS}, rounds=12,
              horizon=150, **ROBOT),
-        steps(3e-4), slow=True,
+        steps(3e-4),
     ),
     Entry(
         Task("LunarLander", "gym:LunarLander-v3", 4, 0.0, {"gravity": [-11.0, -10.0, -7.0, -4.0]}, rounds=16, horizon=200, **ROBOT),
-        steps(1e-5), slow=True,
+        steps(1e-5),
     ),
-    Entry(Task("Hopper, physics", "hopper", 4, 1.0, {"vary": "physics"}, rounds=24, horizon=200, **ROBOT), steps(3e-6), slow=True),
-    Entry(Task("HalfCheetah, body", "halfcheetah", 4, 1.0, {"vary": "body"}, rounds=20, horizon=100, **ROBOT), steps(1e-6), slow=True),
+    Entry(Task("Hopper, physics", "hopper", 4, 1.0, {"vary": "physics"}, rounds=24, horizon=200, **ROBOT), steps(3e-6)),
+    Entry(Task("HalfCheetah, body", "halfcheetah", 4, 1.0, {"vary": "body"}, rounds=20, horizon=100, **ROBOT), steps(1e-6)),
 )  # fmt: skip
+SMOKE = {"roots": (20240721, 20240722), "tuning": 3, "seeds": 6, "methods": (PAVG, METHODS["SCAFFOLD"], CALM)}
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"roots": (20240721, 20240722), "tuning": 3, "seeds": 6, "entries": ENTRIES[1:2],
-              "methods": (PAVG, METHODS["SCAFFOLD"], CALM)},
-    "full": {"roots": ROOTS, "tuning": 16, "seeds": 64, "entries": ENTRIES, "methods": ENTRANTS},
-}  # fmt: skip
+    "smoke": SMOKE | {"entries": TABLES[1:2]},
+    "full": {"roots": ROOTS, "tuning": 8, "seeds": 48, "entries": TABLES, "methods": ENTRANTS},
+}
 """The roots of full scale are for full scale alone."""
 
 
 def run(tell: Tell, roots: tuple[int, int], tuning: int, seeds: int, entries: tuple[Entry, ...], methods: tuple[Method, ...]) -> Result:
-    """Runs the experiment; slow tasks have a quarter of the seeds. A task whose extra is not installed is left out, with a note."""
+    """Runs the experiment. A task whose extra is not installed is left out, with a note."""
     rows, points, plots, notes = [], [], [], []
-    for number, (task, etas, slow) in enumerate(entries):
-        share, part = number / len(entries), 4 if slow else 1
+    for number, (task, etas) in enumerate(entries):
+        share = number / len(entries)
         try:
             found, drawn = compare(
-                task, np.array(etas), tuning=max(2, tuning // part), seeds=max(4, seeds // part), roots=roots, methods=methods,
+                task, np.array(etas), tuning=tuning, seeds=seeds, roots=roots, methods=methods,
                 tell=lambda what, share=share: tell(what, share),
             )  # fmt: skip
         except UserError as error:
