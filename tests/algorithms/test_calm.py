@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedpg.algorithms import calm, pavg, scaffold
-from fedpg.algorithms.calm import ABSENCE
+from fedpg.algorithms.calm import ABSENCE, Table
 from fedpg.algorithms.selection import Participation
 from fedpg.errors import UserError
 from fedpg.quadratic import Bowl, bowls, quadratic
@@ -46,11 +50,11 @@ def by_hand(presence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return theta, u
 
 
-def test_the_recursion_is_that_written_by_hand(float64):
-    algorithm = calm(quadratic(2), beta=BETA, server_rate=RATE, local_lr=ETA, local_steps=STEPS, agents=3)
+def played(algorithm, presence):
+    """The server after rounds with these agents present, without noise."""
     server, state = algorithm.init(jnp.zeros(2))
     states = jax.tree.map(lambda x: jnp.stack([x] * 3), state)
-    for present in PRESENCE:
+    for present in presence:
         messages, after, _ = jax.vmap(algorithm.local_update, (0, None, 0, 0))(
             jax.random.split(jax.random.key(0), 3), server.shared, states, BOWLS
         )
@@ -58,6 +62,11 @@ def test_the_recursion_is_that_written_by_hand(float64):
             lambda new, old, there=present: jnp.where(there.reshape(-1, *[1] * (new.ndim - 1)) > 0, new, old), after, states
         )
         server, _ = algorithm.aggregate(server, messages, jnp.asarray(present, float))
+    return server
+
+
+def test_the_recursion_is_that_written_by_hand(float64):
+    server = played(calm(quadratic(2), beta=BETA, server_rate=RATE, local_lr=ETA, local_steps=STEPS, agents=3), PRESENCE)
     theta, u = by_hand(PRESENCE)
     np.testing.assert_allclose(server.shared.params, theta, rtol=1e-12)
     np.testing.assert_allclose(server.shared.direction, u, rtol=1e-12)
@@ -83,6 +92,15 @@ def test_beta_and_rate_one_are_scaffold(float64):
     steps = {"local_lr": 0.05, "local_steps": 4}
     ours, theirs = calm(small.problem, beta=1.0, server_rate=1.0, agents=3, **steps), scaffold(small.problem, **steps)
     assert_trees_close(*(run(small, algorithm, 5).shared.params for algorithm in (ours, theirs)), rtol=1e-10)
+
+
+def test_beta_and_rate_one_are_scaffold_while_agents_are_absent_too(float64):
+    """Once every agent has been present."""
+    steps, presence = {"local_lr": ETA, "local_steps": STEPS}, np.concatenate([np.ones((1, 3), int), PRESENCE])
+    ours = played(calm(quadratic(2), beta=1.0, server_rate=1.0, agents=3, **steps), presence)
+    theirs = played(scaffold(quadratic(2), **steps), presence)
+    np.testing.assert_allclose(ours.shared.params, theirs.shared.params, rtol=1e-10)
+    np.testing.assert_allclose(ours.shared.direction, theirs.shared.variate, rtol=1e-10)
 
 
 def at_rest(problem, algorithm, agents, share=1.0, rounds=1500):
@@ -116,18 +134,47 @@ def test_the_noise_of_a_path_is_beta_squared_of_pavgs(float64):
     np.testing.assert_allclose(end.var(axis=0).mean(), BETA**2 * 16, rtol=0.03)
 
 
+def error(x, **settings):
+    """Distance from the optimum after 300 rounds with eta K L = x, two identical agents in one dimension, no noise, K large."""
+    problem, agents = quadratic(1), Bowl(jnp.ones((2, 1, 1)), jnp.ones((2, 1)))
+    algorithm = calm(problem, local_lr=x / 400, local_steps=400, **settings)
+    return float(jnp.abs(run(Small(problem, agents), algorithm, 300).shared.params[0] - 1.0).max())
+
+
 @pytest.mark.parametrize("rate", [0.2, 0.4, 1.0])
 def test_without_lean_it_is_stable_up_to_two_over_rho_minus_one(rate, float64):
     """eta K L < 2/rho - 1 as beta goes to 0 and K grows: derived in docs/algorithms/calm.md."""
-    problem, agents = quadratic(1), Bowl(jnp.ones((2, 1, 1)), jnp.ones((2, 1)))
-
-    def error(x):
-        algorithm = calm(problem, beta=1e-6, server_rate=rate, local_lr=x / 400, local_steps=400)
-        return float(jnp.abs(run(Small(problem, agents), algorithm, 300).shared.params[0] - 1.0).max())
-
     bound = 2.0 / rate - 1.0
-    assert error(0.95 * bound) < 0.05
-    assert error(1.05 * bound) > 10.0
+    assert error(0.95 * bound, beta=1e-6, server_rate=rate) < 0.05
+    assert error(1.05 * bound, beta=1e-6, server_rate=rate) > 10.0
+
+
+def test_at_the_defaults_paths_damp_themselves(float64):
+    """beta = 0.2 moves the bound on eta K L from 4 to between 18 and 24 (19.5 by eigenvalues)."""
+    assert error(18.0) < 0.05
+    assert error(24.0) > 10.0
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.4, 1.0])
+def test_the_noise_of_the_direction(rate, float64):
+    """Var(u) = rho/(2-rho) Var(M) where messages are white noise: a quarter at rho = 0.4."""
+    algorithm = calm(quadratic(4000), server_rate=rate, local_lr=1.0)
+    server, _ = algorithm.init(jnp.zeros(4000))
+    for message in jax.random.normal(jax.random.key(0), (30, 1, 4000)):
+        server, _ = algorithm.aggregate(server, message, jnp.ones(1))
+    np.testing.assert_allclose(server.shared.direction.var(), rate / (2.0 - rate), rtol=0.1)
+
+
+def test_the_step_along_the_messages_of_those_present_is_unbiased(float64):
+    """Over all sets of p N agents, p <= rho, its mean is the mean message of all; messages of variance 1 give it (2-p)/(p N)."""
+    algorithm = calm(quadratic(4000), server_rate=0.4, local_lr=1.0, agents=5)
+    server, _ = algorithm.init(jnp.zeros(4000))
+    last, now = jax.random.normal(jax.random.key(0), (2, 5, 4000))
+    server = server._replace(shared=server.shared._replace(direction=last.mean(0)), private=Table(last, jnp.zeros(5, int)))
+    sets = jnp.array([[i in pair for i in range(5)] for pair in itertools.combinations(range(5), 2)], float)
+    steps = jax.vmap(lambda present: algorithm.aggregate(server, now, present)[0].shared.params)(sets)
+    np.testing.assert_allclose(steps.mean(0), now.mean(0), atol=1e-12)
+    np.testing.assert_allclose(steps.var(), (2.0 - 0.4) / (0.4 * 5), rtol=0.05)
 
 
 def test_an_agent_that_lost_its_disk_costs_nothing_in_the_end(float64):
@@ -169,3 +216,24 @@ def test_an_agent_that_left_for_good_is_forgotten(float64):
 def test_values_that_mean_nothing(settings):
     with pytest.raises(UserError, match=r"must be in \(0, 1\]"):
         calm(quadratic(2), local_lr=0.1, **settings)
+
+
+def radius(x, beta, rate):
+    """Spectral radius of one round's map of (theta, u/L, c/L) for K -> infinity, x = eta K L: the path is solved exactly."""
+    still = -np.expm1(-beta * x) / (beta * x)
+    message = -np.array([still, (1 - still) / beta, still - 1])
+    direction = rate * message + (1 - rate) * np.array([0, 1, 0])
+    return np.abs(np.linalg.eigvals([np.array([1, 0, 0]) + x * direction, direction, message])).max()
+
+
+def test_the_table_of_stability():
+    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "calm.md").read_text()
+    (table,) = re.findall(r"\| beta \| rho = .*?\n\n", page, re.DOTALL)
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()]
+    assert len(rows) == 6
+    for beta, *bounds in rows:
+        for rate, bound in zip(head[1:], bounds, strict=True):
+            setting = max(float(beta), 1e-5), float(rate.removeprefix("rho = "))
+            last = 100.0 if bound == "none" else 0.98 * float(bound)
+            assert max(radius(x, *setting) for x in np.linspace(0.01, last, 200)) < 1.0
+            assert bound == "none" or radius(1.02 * float(bound), *setting) > 1.0
