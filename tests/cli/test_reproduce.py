@@ -67,10 +67,10 @@ def test_the_names_are_a_contract():
         "complexity",
         "drift",
         "held-out",
+        "held-out-control",
         "arena",
         "attacks",
         "cartpole",
-        "halfcheetah",
     }
 
 

@@ -8,8 +8,8 @@
     start    without u_r agents move along g, and u_1 = ybar; an agent without c_i uses u_r in its place
 
 With all agents present p = 1, ybar is the mean of the m_i and the last term is 0. Where some are absent, that term adds the news that the
-table does not hold yet (the step is SAGA's, unbiased, where p <= rho), and rho/p keeps the rate at which u takes up news at rho. At rest with exact gradients c_i is the agent's own
-gradient, its path does not drift, and grad J = 0 for every beta, rho, K and eta. docs/algorithms/calm.md derives this.
+table does not hold yet (the step is SAGA's, unbiased, where p <= rho), and rho/p keeps the rate at which u takes up news at rho. At rest
+with exact gradients c_i is the agent's own gradient, its path does not drift, and grad J = 0. docs/algorithms/calm.md derives this.
 """
 
 from typing import Any, NamedTuple

@@ -1,9 +1,10 @@
-"""Three of ten agents attack, in seven ways: what is left of the return for every robust mean of PAvg and for FedPG-BR.
+"""Three of ten agents attack, in seven ways: what is left of the return for every robust mean of CALM and PAvg, and for FedPG-BR.
 
 CartPole. One program holds every attack and every robust mean: which of them a row has is a number among its settings.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg.algorithms import Algorithm, fedpg_br, pavg
+from fedpg.algorithms import Algorithm, calm, fedpg_br, pavg
 from fedpg.algorithms.wrappers import attack, chain, robust
 from fedpg.algorithms.wrappers.attack import NAMES, attacker_count, with_dishonest_agents
 from fedpg.algorithms.wrappers.robust import NAMES as MEANS
@@ -29,8 +30,10 @@ TITLE = "CartPole with three attackers among ten agents: return under every atta
 TASK = Task("CartPole", "cartpole", 10, local_steps=5, horizon=100, discount=0.99, batch=4, baseline="time", importance="truncated",
             eval_episodes=16, dishonest=True)  # fmt: skip
 SHARE, ROOT = 0.3, 51  # step-sizes were chosen with root 50
-LOCAL_LR = {"PAvg": 2e-3, "FedPG-BR": 1e-3}
+LOCAL_LR = {"CALM": 2e-3, "PAvg": 2e-3, "FedPG-BR": 1e-3}
+"""CALM takes PAvg's."""
 ATTACKS = ("none", *NAMES)
+CLEAN = {"PAvg": "PAvg, mean", "CALM": "CALM, mean"}
 EVALUATIONS = 4
 ENOUGH, FAILED = 0.9, 0.5
 """The share of the clean return that a method must keep, and below which it has visibly failed."""
@@ -53,14 +56,13 @@ def numbered(which: jax.Array, names: tuple[str, ...]) -> Callable:
 
 
 def measure(heterogeneity: float, seeds: int, rounds: int, attacks: tuple[str, ...], means: tuple[str, ...]) -> Found:
-    """Runs every robust mean of PAvg in one program, and FedPG-BR in another."""
+    """Runs every robust mean of an algorithm in one program; FedPG-BR has a mean of its own."""
     problem, count, steps = TASK.problem(PAVG), attacker_count(SHARE, TASK.agents), {"local_steps": TASK.local_steps}
     # The first three of ten are marked as attackers; the algorithm says with which attack.
     agents = with_dishonest_agents(dataclasses.replace(TASK, heterogeneity=heterogeneity).federation(), "reward-flip", count)
 
-    def averaging(setting: dict[str, jax.Array]) -> Algorithm:
-        plain = pavg(problem, local_lr=LOCAL_LR["PAvg"], **steps)
-        return chain(plain, robust(numbered(setting["mean"], means)), attack(setting["attack"].astype(int), count))
+    def averaging(algorithm: Algorithm, setting: dict[str, jax.Array]) -> Algorithm:
+        return chain(algorithm, robust(numbered(setting["mean"], means)), attack(setting["attack"].astype(int), count))
 
     def filtering(setting: dict[str, jax.Array]) -> Algorithm:
         own = fedpg_br(problem, local_lr=LOCAL_LR["FedPG-BR"], batch=TASK.batch, **steps)
@@ -68,7 +70,10 @@ def measure(heterogeneity: float, seeds: int, rounds: int, attacks: tuple[str, .
 
     found: Found = {}
     numbers = [ATTACKS.index(name) for name in attacks]
-    for algorithm_of, names in ((averaging, [f"PAvg, {name}" for name in means]), (filtering, ["FedPG-BR"])):
+    averaged = {"PAvg": pavg(problem, local_lr=LOCAL_LR["PAvg"], **steps),
+                "CALM": calm(problem, local_lr=LOCAL_LR["CALM"], agents=TASK.agents, **steps)}  # fmt: skip
+    programs = [(functools.partial(averaging, own), [f"{name}, {each}" for each in means]) for name, own in averaged.items()]
+    for algorithm_of, names in (*programs, (filtering, ["FedPG-BR"])):
         settings = {name: jnp.asarray(values, float) for name, values in grid(mean=range(len(names)), attack=numbers).items()}
         sim = simulator(problem, algorithm_of, agents, seeds=seeds, settings=settings)
         returns = np.nan_to_num(curves(sim, jax.random.key(ROOT), evaluated(rounds)).returns.mean(-1))
@@ -84,18 +89,18 @@ def evaluated(rounds: int) -> list[int]:
 def judge(found: Found, attacks: tuple[str, ...], **keys: Any) -> list[Row]:
     """A row for each method and attack; for each method its worst attack; and two claims.
 
-    The clean return is that of the plain mean without attackers, for PAvg, and of its own filter without attackers, for FedPG-BR.
+    The clean return is that of the algorithm's plain mean without attackers, for FedPG-BR of its own filter.
     """
     rows, kept = [], {}
     for method, returns in found.items():
-        last, clean = returns[..., -1], float(found[method if method == "FedPG-BR" else "PAvg, mean"][0, :, -1].mean())
+        last, clean = returns[..., -1], float(found[CLEAN.get(method.split(",")[0], method)][0, :, -1].mean())
         for name, left in zip(attacks, map(estimate, last), strict=True):
             rows.append(row("return", left, method=method, attack=name, verdict=verdict.at_least(left, number(ENOUGH * clean)), **keys))
         worst = 1 + int(np.argmin(last[1:].mean(1)))
         share = estimate(last[worst] / clean)
         kept[method] = bool(share.mean >= ENOUGH)
         rows.append(row("share left", share, method=method, attack=attacks[worst], verdict=verdict.at_least(share, ENOUGH), **keys))
-    robust_means = sum(kept[method] for method in kept if method not in ("FedPG-BR", "PAvg, mean"))
+    robust_means = sum(kept[method] for method in kept if method != "FedPG-BR" and not method.endswith(", mean"))
     claim = verdict.Verdict("holds" if kept["FedPG-BR"] and robust_means >= 2 else "fails", "at least", 3.0)
     rows.append(exactly("robust methods", sum(kept.values()), len(kept), verdict=claim, **keys))
     plain = found["PAvg, mean"][..., -1]
