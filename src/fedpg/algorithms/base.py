@@ -21,7 +21,6 @@ from fedpg.learners.reinforce import Tilt, along, untilted
 from fedpg.problem import Problem, Usage, total_usage
 from fedpg.trees import Params, Tree
 
-
 LEARNER_STREAM = 0x1EA2
 """Folded into the key of a batch for the learner's own random numbers."""
 
