@@ -22,7 +22,7 @@ def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, tmp_path):
     for algorithm in ALGORITHMS:
         config = resolve(Config(env=env, algorithm=algorithm))
         assert resolve(config) == config
-        assert all(getattr(config, name) is not None for name in set(FIELDS) - {"beta", "global_lr", "hidden"})
+        assert all(getattr(config, name) is not None for name in set(FIELDS) - {"beta", "global_lr", "hidden", "rollout_steps"})
         (tmp_path / "c.toml").write_text(configs.to_toml(config))
         assert resolve(Config(**configs.read(tmp_path / "c.toml"))) == config
 

@@ -92,9 +92,11 @@ def host_sampler(environment: HostEnvironment, policy: Policy, horizon: int, ste
     def draw(key: jax.Array, params: Params, member: Any, lanes: Lanes) -> tuple[Rollout, Lanes]:
         count = lanes.elapsed.shape[0]
         real = jnp.zeros(()).dtype
-        start_key, action_key = jax.random.split(key)
-        starts = jax.vmap(jax.vmap(environment.start, (0, None)), (0, None))(jax.random.split(start_key, (count, steps + 1)), member.start)
-        noise = jax.vmap(policy.draw, (0, None), 1)(jax.random.split(action_key, count), steps)
+        # The same keys as in an environment in JAX.
+        split = jax.vmap(jax.random.split, (0, None))
+        start_key, action_key, _ = jnp.moveaxis(split(jax.random.split(key, count), 3), 1, 0)
+        starts = jax.vmap(jax.vmap(environment.start, (0, None)), (0, None))(split(start_key, steps + 1), member.start)
+        noise = jax.vmap(policy.draw, (0, None), 1)(action_key, steps)
 
         def call(function: Any, shape: Any, *args: jax.Array) -> Any:
             return jax.pure_callback(function, shape, *args, vmap_method="broadcast_all")

@@ -134,10 +134,12 @@ def resolve(config: Config) -> Config:
 def resolve_learner(given: dict[str, Any]) -> dict[str, Any]:
     """The options `given` for the actor-critic, checked, with the defaults of those left out."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
+    known = [field.name for field in dataclasses.fields(Settings)]
     for name in values:
-        choose("learner-option", name, [field.name for field in dataclasses.fields(Settings)])
+        choose("learner-option", name, known)
     settings = check(convert(values, Settings, "learner-option"))
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(settings).items()}
+    resolved = {name: getattr(settings, name) for name in known}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in resolved.items()}
 
 
 def own_parts(config: Config) -> frozenset[str]:
