@@ -61,7 +61,7 @@ class Problem(NamedTuple):
         project: params -> the nearest allowed params.
         weighted_gradient: (sample, params, behaviour) -> F(params; sample, behaviour), Weights. None if there are no weights.
         hessian_vector: (sample, params, vector) -> Lambda; the sample was drawn at params. None if there is no Hessian.
-        direction: (key, sample, params, memory, tilt, local_lr) -> direction, memory: what the learner makes of a sample that was drawn
+        direction: (key, sample, params, memory, tilt, local_lr) -> Moved, memory: what the learner makes of a sample that was drawn
             at params, see `fedpg.learners`. None is `reinforce`: the gradient, tilted.
         exact: tables of a finite MDP, see `fedpg.gradients.exact`. None elsewhere.
         trajectories: () -> the same problem with whole trajectories (a `Batch`) for samples. None if nothing is sampled.

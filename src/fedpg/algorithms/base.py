@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from fedpg import trees
 from fedpg.errors import require
 from fedpg.gradients.importance import Weights
-from fedpg.learners.reinforce import Tilt, along, untilted
+from fedpg.learners.reinforce import Moved, Tilt, along, untilted
 from fedpg.problem import Problem, Usage, total_usage
 from fedpg.trees import Params, Tree
 
@@ -162,17 +162,23 @@ def require_parts(name: str, problem: Problem, *parts: str) -> None:
     require(not lacking, f"{name} needs a problem with a {' and a '.join(lacking)}: use pavg or fedavg-m here")
 
 
+def sample_gradient(problem: Problem, key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Params, Any, LocalInfo]:
+    """g(tau|params) of a fresh batch, the agent's memory after it, and its cost; only for problems with gradients."""
+    sample, memory = problem.sample(key, params, agent, memory)
+    return problem.gradient(sample, params), memory, LocalInfo(problem.usage(sample), no_weights())
+
+
 def sample_direction(
     problem: Problem, key: jax.Array, params: Params, agent: Any, memory: Any, local_lr: Any, tilt: Tilt = untilted
-) -> tuple[Params, Any, LocalInfo]:
-    """The learner's direction from a fresh batch at params, every small step tilted; the agent's memory after it, and its cost.
+) -> tuple[Moved, Any, LocalInfo]:
+    """Where the learner moves on a fresh batch at params, every small step tilted; the agent's memory after it, and its cost.
 
-    With the learner `reinforce` it is tilt(g(tau|params), params).
+    With the learner `reinforce` the direction is tilt(g(tau|params), params).
     """
     sample, memory = problem.sample(key, params, agent, memory)
     learn = problem.direction or along(problem.gradient)
-    direction, memory = learn(jax.random.fold_in(key, LEARNER_STREAM), sample, params, memory, tilt, local_lr)
-    return direction, memory, LocalInfo(problem.usage(sample), no_weights())
+    moved, memory = learn(jax.random.fold_in(key, LEARNER_STREAM), sample, params, memory, tilt, local_lr)
+    return moved, memory, LocalInfo(problem.usage(sample), no_weights())
 
 
 def mean(messages: Tree, present: jax.Array) -> Tree:
@@ -210,8 +216,8 @@ def mean_gradient(problem: Problem, batches: int, local_lr: Any = None) -> Local
     def local_update(key: jax.Array, shared: Any, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
         def step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             added, memory = carry
-            g, memory, info = sample_direction(problem, key, shared.params, agent, memory, local_lr)
-            return (trees.add_scaled(added, 1.0 / batches, g), memory), info
+            moved, memory, info = sample_direction(problem, key, shared.params, agent, memory, local_lr)
+            return (trees.add_scaled(added, 1.0 / batches, moved.own), memory), info
 
         start = (trees.zeros_like(shared.params), memory)
         (u, memory), infos = jax.lax.scan(step, start, jax.random.split(key, batches))

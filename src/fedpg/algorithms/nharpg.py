@@ -87,7 +87,7 @@ def nharpg(
             between = jax.tree.map(lambda old, new: q * new + (1.0 - q) * old, shared.previous, params)
             sample, memory = problem.sample(between_key, between, agent, memory)
             change = problem.hessian_vector(sample, between, trees.subtract(params, shared.previous))
-            g, memory, info = base.sample_direction(problem, fresh_key, params, agent, memory, local_lr)
+            g, memory, info = base.sample_gradient(problem, fresh_key, params, agent, memory)
             d = jax.tree.map(lambda g, d_r, change: e * g + (1.0 - e) * (d_r + change), g, shared.direction, change)
             params = base.ascend(problem, params, local_lr, trees.scale(pace(shared), normalised(d)))
             both = base.total(trees.stack([info, LocalInfo(problem.usage(sample), base.no_weights())]))

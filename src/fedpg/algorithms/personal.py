@@ -14,7 +14,7 @@ import jax
 from fedpg import moments, trees
 from fedpg.algorithms.base import Algorithm
 from fedpg.errors import require
-from fedpg.learners.reinforce import Tilt, along
+from fedpg.learners.reinforce import Moved, Tilt, along
 from fedpg.policies.critic import Judged
 from fedpg.policies.scaled import Scale, Scaled, scale_of
 from fedpg.problem import Problem
@@ -81,19 +81,18 @@ def keep_own(problem: Problem, parts: frozenset[str]) -> Problem:
         drawn, inner = problem.sample(key, whole(params, memory), agent, memory.inner)
         return drawn, memory._replace(inner=inner)
 
-    def direction(key: jax.Array, sample: Any, params: Params, memory: Own, tilt: Tilt, local_lr: Any) -> tuple[Params, Own]:
+    def direction(key: jax.Array, sample: Any, params: Params, memory: Own, tilt: Tilt, local_lr: Any) -> tuple[Moved, Own]:
         def tilt_common(step: Params, at: Params) -> Params:
             (common, own), (at, _) = split(step, mask), split(at, mask)
             return join(tilt(common, at), own)
 
         full = whole(params, memory)
         moved, inner = learn(key, sample, full, memory.inner, tilt_common, local_lr)
-        common, _ = split(moved, mask)
-        own, seen = split(problem.project(trees.add_scaled(full, local_lr, moved)), mask)[1], memory.seen
+        own, seen = split(problem.project(trees.add_scaled(full, local_lr, moved.direction)), mask)[1], memory.seen
         if rescaled:  # only now: the sample was drawn with the old scale
             seen = moments.merge(trees.stack([seen, problem.usage(sample).observations]))
             own = own._replace(scale=scale_of(seen, own.scale.mean.shape))
-        return common, Own(own, seen, inner)
+        return Moved(*(split(part, mask)[0] for part in moved)), Own(own, seen, inner)
 
     return problem._replace(
         init_params=lambda key: split(problem.init_params(key), mask)[0],

@@ -64,8 +64,8 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
 
         def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             params, memory = carry
-            u, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr, tilt)
-            return (base.ascend(problem, params, local_lr, u), memory), info
+            moved, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr, tilt)
+            return (base.ascend(problem, params, local_lr, moved.direction), memory), info
 
         (params, memory), infos = jax.lax.scan(local_step, (shared.params, state.memory), jax.random.split(key, local_steps))
         delta, info = trees.subtract(params, shared.params), base.total(infos)
@@ -73,7 +73,8 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
             renewed = trees.add_scaled(trees.scale(-1.0, correction), 1.0 / (local_lr * local_steps), delta)
         else:  # the keys of the local steps equal fold_in(key, 0 .. K-1), so fold_in(key, K) is a fresh one
             fresh = jax.random.fold_in(key, local_steps)
-            renewed, memory, more = base.sample_direction(problem, fresh, shared.params, agent, memory, local_lr)
+            at_start, memory, more = base.sample_direction(problem, fresh, shared.params, agent, memory, local_lr)
+            renewed = at_start.own
             info = base.total(trees.stack([info, more]))
         return Message(delta, trees.subtract(renewed, state.variate)), AgentState(memory, renewed), info
 

@@ -7,7 +7,7 @@
 c is the share of the step-size that the schedule leaves. With `untilted`, th moves by eta c s: eta is Adam's step-size. Params are those
 of a policy with a critic. Adam's moments, the scale of rewards and the environments stay in the agent's memory.
 
-`target_kl` ends the agent's own steps on a batch; what an algorithm adds goes on, so that direction - tilt is always the agent's own part.
+`target_kl` ends the agent's own steps on a batch; what an algorithm adds goes on, so that a constant tilt always adds up to itself.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from fedpg.gradients.batch import Usage
 from fedpg.learners.gae import RewardScale, advantages, no_rewards, scale_rewards
 from fedpg.learners.host_rollout import host_sampler
 from fedpg.learners.losses import clipped_surrogate, clipped_value_loss, divergence_estimate, normalised
-from fedpg.learners.reinforce import Direction, Tilt
+from fedpg.learners.reinforce import Direction, Moved, Tilt
 from fedpg.learners.rollout import Lanes, Rollout, no_lanes, sampler
 from fedpg.policies.base import Policy
 from fedpg.policies.distributions import entropy, outputs_of
@@ -208,13 +208,13 @@ def learner(
         left = 1.0 - done / batches if batches and settings.schedule == "linear" else 1.0
         return jnp.maximum(left, 1.0 / max(batches, 1))
 
-    def direction(key: jax.Array, sample: Sample, params: Params, memory: Memory, tilt: Tilt, local_lr: Any) -> tuple[Params, Memory]:
+    def direction(key: jax.Array, sample: Sample, params: Params, memory: Memory, tilt: Tilt, local_lr: Any) -> tuple[Moved, Memory]:
         steps, factor = prepared(sample, params), small_steps * step_share(memory.batches)
         shuffled = jax.vmap(lambda key: jax.random.permutation(key, count))(jax.random.split(key, settings.epochs))
         minibatches = shuffled[:, : count // size * size].reshape(small_steps, size)
 
-        def small_step(carry: tuple[Params, Any, jax.Array], ids: jax.Array) -> tuple[tuple[Params, Any, jax.Array], None]:
-            at, moments, going = carry
+        def small_step(carry: tuple, ids: jax.Array) -> tuple[tuple, None]:
+            at, added, moments, going = carry
             climbed = functools.partial(objective, policy, environment, settings, steps=trees.take(steps, ids))
             gradient, far = jax.grad(climbed, has_aux=True)(at)
             own, after = adam.update(policy.free(gradient), moments)
@@ -222,10 +222,12 @@ def learner(
             if settings.target_kl > 0:
                 going = going & (far <= 1.5 * settings.target_kl)
                 own, after = trees.select(going, own, trees.zeros_like(own)), trees.select(going, after, moments)
-            return (policy.project(trees.add_scaled(at, local_lr / small_steps, tilt(own, at))), after, going), None
+            end = policy.project(trees.add_scaled(at, local_lr / small_steps, tilt(own, at)))
+            return (end, trees.add_scaled(added, 1.0 / small_steps, own), after, going), None
 
-        (end, moments, _), _ = jax.lax.scan(small_step, (params, memory.adam, jnp.ones((), bool)), minibatches)
-        moved = trees.scale(1.0 / local_lr, trees.subtract(end, params))
+        start = (params, trees.zeros_like(params), memory.adam, jnp.ones((), bool))
+        (end, own, moments, _), _ = jax.lax.scan(small_step, start, minibatches)
+        moved = Moved(trees.scale(1.0 / local_lr, trees.subtract(end, params)), own)
         return moved, memory._replace(adam=moments, batches=memory.batches + 1)
 
     def usage(sample: Sample) -> Usage:
