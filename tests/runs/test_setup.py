@@ -11,6 +11,7 @@ from fedpg.algorithms.wrappers import compression, privacy
 from fedpg.cli import main
 from fedpg.envs import families
 from fedpg.errors import UserError
+from fedpg.learners import LEARNERS
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config
 from fedpg.runs.setup import build, known_options, prepare, presets, resolve, resolve_options
@@ -29,8 +30,9 @@ def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, tmp_path):
 
 def test_every_preset_is_a_field():
     for env, values in presets().items():
-        assert env in (*families.NAMES, "any", "python")
-        assert set(values) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS)
+        assert env in (*families.NAMES, "any", "python") or env.startswith("gym:")
+        assert set(values) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS) | set(LEARNERS)
+        assert set(values.get("actor-critic", {})) <= {configs.flag(name) for name in FIELDS}
 
 
 def test_sections_of_the_presets_win_over_one_another():
