@@ -169,13 +169,13 @@ def learner(
     """
     environment = federation.environment
     draw = (host_sampler if isinstance(environment, HostEnvironment) else sampler)(environment, policy, horizon, rollout_steps)
-    count = max(pooled, 1) * lanes * rollout_steps
+    state, count = state_of(federation, horizon), max(pooled, 1) * lanes * rollout_steps
     size = min(settings.minibatch, count)
     small_steps = settings.epochs * (count // size)
     adam = optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), optax.scale_by_adam(eps=ADAM_EPS))
 
     def init_memory() -> Memory:
-        one = no_lanes(environment, state_of(federation, horizon), lanes)
+        one = no_lanes(environment, state, lanes)
         params = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(policy.init, jax.random.key(0)))
         all_lanes = trees.broadcast(one, pooled) if pooled else one
         return Memory(all_lanes, no_rewards(max(pooled, 1) * lanes), adam.init(params), jnp.zeros((), int))
