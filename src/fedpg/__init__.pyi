@@ -43,6 +43,7 @@ from .envs.base import Federation as Federation
 from .errors import UserError as UserError
 from .policies.base import Policy as Policy
 from .problem import Problem as Problem
+from .problem import actor_critic as actor_critic
 from .problem import exact_policy_gradient as exact_policy_gradient
 from .problem import policy_gradient as policy_gradient
 from .quadratic import quadratic as quadratic

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Environment
+from fedpg.envs.base import Environment, Federation
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.errors import choose, require
@@ -20,10 +20,16 @@ from fedpg.gradients.dishonest import sampler as dishonest_sampler
 from fedpg.gradients.exact import Exact
 from fedpg.gradients.gpomdp import returns_to_go
 from fedpg.gradients.importance import KINDS, Weights
+from fedpg.learners.actor_critic import Settings, check
+from fedpg.learners.actor_critic import learner as make_learner
+from fedpg.learners.reinforce import Direction
 from fedpg.policies.base import Policy
+from fedpg.policies.distributions import mode, outputs_of
 from fedpg.trees import Params
 
-__all__ = ["Evaluation", "Problem", "Usage", "exact_policy_gradient", "policy_gradient", "total_usage"]
+DEFAULTS = Settings()
+
+__all__ = ["Evaluation", "Problem", "Usage", "actor_critic", "exact_policy_gradient", "policy_gradient", "total_usage"]
 
 
 class Evaluation(NamedTuple):
@@ -33,11 +39,13 @@ class Evaluation(NamedTuple):
         total_return: undiscounted, ().
         objective: J_i, discounted, ().
         gradient: grad J_i, like params; () where it cannot be computed exactly.
+        deterministic: undiscounted return of the most likely actions, (); () if it was not measured.
     """
 
     total_return: jax.Array
     objective: jax.Array
     gradient: Any
+    deterministic: Any = ()
 
 
 class Problem(NamedTuple):
@@ -47,28 +55,33 @@ class Problem(NamedTuple):
         init_params: key -> params.
         init_memory: () -> memory, what sampling learns and keeps with the agent (its baseline).
         sample: (key, params, agent, memory) -> sample, memory. One batch at params.
-        gradient: (sample, params) -> g at params; unbiased for grad J_i if the sample was drawn there.
+        gradient: (sample, params) -> g at params; unbiased for grad J_i if the sample was drawn there. None: only directions are known.
         usage: sample -> Usage.
         evaluate: (key, params, agent) -> Evaluation.
         project: params -> the nearest allowed params.
         weighted_gradient: (sample, params, behaviour) -> F(params; sample, behaviour), Weights. None if there are no weights.
         hessian_vector: (sample, params, vector) -> Lambda; the sample was drawn at params. None if there is no Hessian.
+        direction: (key, sample, params, memory, tilt, local_lr) -> Moved, memory: what the learner makes of a sample that was drawn
+            at params, see `fedpg.learners`. None is `reinforce`: the gradient, tilted.
         exact: tables of a finite MDP, see `fedpg.gradients.exact`. None elsewhere.
         trajectories: () -> the same problem with whole trajectories (a `Batch`) for samples. None if nothing is sampled.
+        pooled: N -> the problem of one learner that holds N agents, if that is not the mean of their gradients. None: it is.
         environment, policy, discount: what the problem was made from. None if it is not about policies.
     """
 
     init_params: Callable[[jax.Array], Params]
     init_memory: Callable[[], Any]
     sample: Callable[[jax.Array, Params, Any, Any], tuple[Any, Any]]
-    gradient: Callable[[Any, Params], Params]
+    gradient: Callable[[Any, Params], Params] | None
     usage: Callable[[Any], Usage]
     evaluate: Callable[[jax.Array, Params, Any], Evaluation]
     project: Callable[[Params], Params]
     weighted_gradient: Callable[[Any, Params, Params], tuple[Params, Weights]] | None = None
     hessian_vector: Callable[[Any, Params, Params], Params] | None = None
+    direction: Direction | None = None
     exact: Exact | None = None
     trajectories: Callable[[], "Problem"] | None = None
+    pooled: Callable[[int], "Problem"] | None = None
     environment: Environment | HostEnvironment | None = None
     policy: Policy | None = None
     discount: float | None = None
@@ -86,6 +99,7 @@ def policy_gradient(
     importance: str = "trajectory",
     weight_cap: float = 2.0,
     eval_episodes: int = 32,
+    eval_deterministic: bool = False,
     watch_observations: bool = False,
     dishonest: bool = False,
     count_visits: bool = True,
@@ -105,6 +119,7 @@ def policy_gradient(
         importance: kind of importance weight: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised.
         weight_cap: where truncated weights are cut.
         eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
+        eval_deterministic: evaluate the most likely actions too, in as many episodes, where the policy's distribution is known.
         watch_observations: report the moments of the observations with the usage of a sample.
         dishonest: agents may misreport their trajectories, see `fedpg.attack`; evaluations use their true environments.
         count_visits: keep visit counts instead of trajectories where they suffice.
@@ -121,7 +136,6 @@ def policy_gradient(
     else:
         draw = dishonest_sampler(environment, policy, horizon) if dishonest else None
         estimator = batch.estimator(environment, policy, choices, draw)
-    episodes = batch.sampler(environment, policy, horizon)
 
     def weighted_gradient(sample: Any, params: Params, behaviour: Params) -> tuple[Params, Weights]:
         f, statistics = estimator.weighted_gradient(sample, params, behaviour)
@@ -130,16 +144,10 @@ def policy_gradient(
     def hessian_vector(sample: Any, params: Params, vector: Params) -> Params:
         return hvp.hessian_vector(lambda at, behaviour: weighted_gradient(sample, at, behaviour)[0], params, vector)
 
-    def evaluate_episodes(key: jax.Array, params: Params, agent: Any) -> Evaluation:
-        reward = episodes(jax.random.split(key, eval_episodes), params, agent).reward
-        discounted = jax.vmap(returns_to_go, (0, None))(reward, discount)[:, 0]
-        return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), ())
+    measure = _evaluation(environment, policy, horizon, discount, eval_episodes, eval_deterministic)
 
     def evaluate(key: jax.Array, params: Params, agent: Any) -> Evaluation:
-        agent = agent.constants if dishonest else agent
-        if isinstance(agent, MDP):
-            return _evaluate_exactly(policy, params, agent, discount, horizon)
-        return evaluate_episodes(key, params, agent)
+        return measure(key, params, agent.constants if dishonest else agent)
 
     problem = Problem(
         init_params=policy.init,
@@ -165,10 +173,88 @@ def policy_gradient(
             policy,
             **vars(choices),
             eval_episodes=eval_episodes,
+            eval_deterministic=eval_deterministic,
             count_visits=False,
         )
 
     return problem._replace(trajectories=with_trajectories)
+
+
+def actor_critic(
+    federation: Federation,
+    policy: Policy,
+    settings: Settings = DEFAULTS,
+    *,
+    horizon: int,
+    discount: float,
+    rollout_steps: int = 256,
+    lanes: int = 1,
+    batches: int = 0,
+    eval_episodes: int = 32,
+    watch_observations: bool = False,
+) -> Problem:
+    """The same problem with the actor-critic for a learner, see `fedpg.learners.actor_critic`. It has directions, but no gradients.
+
+    Args:
+        federation: what the agents act in.
+        policy: what they learn, with a critic: `policies.make(..., critic=(64, 64))`.
+        settings: of the learner.
+        horizon: H, the most steps of an episode.
+        discount: gamma.
+        rollout_steps: T, steps of a lane per local step; episodes go on in the next.
+        lanes: environments of every agent side by side.
+        batches: local steps after which the schedule of the step-size ends; 0: it is constant.
+        eval_episodes: episodes per agent of an evaluation; finite MDPs are evaluated exactly instead.
+        watch_observations: report the moments of the observations with the usage of a sample.
+    """
+    require(min(horizon, rollout_steps, lanes) >= 1, "horizon, rollout-steps and batch must be at least 1")
+    require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
+    require(policy.value is not None, "the actor-critic needs a policy with a critic: policies.make(..., critic=(64, 64))")
+    environment = federation.environment
+    known = settings.entropy == 0 or outputs_of(policy, environment.action_space) is not None
+    require(known, "an entropy bonus needs a policy whose distribution is known: leave out the learner-option entropy")
+
+    def held(pooled: int) -> Problem:
+        learner = make_learner(
+            federation, policy, check(settings), horizon=horizon, discount=discount, rollout_steps=rollout_steps, lanes=lanes,
+            batches=batches, watch_observations=watch_observations, pooled=pooled,
+        )  # fmt: skip
+        return Problem(
+            init_params=policy.init,
+            **learner._asdict(),
+            gradient=None,
+            evaluate=_evaluation(environment, policy, horizon, discount, eval_episodes, True),
+            project=policy.project,
+            environment=environment,
+            policy=policy,
+            discount=discount,
+        )
+
+    return held(0)._replace(pooled=held)
+
+
+def _evaluation(
+    environment: Environment | HostEnvironment, policy: Policy, horizon: int, discount: float, count: int, deterministic: bool
+) -> Callable[[jax.Array, Params, Any], Evaluation]:
+    """(key, params, agent) -> Evaluation, exactly for finite MDPs and in `count` episodes elsewhere."""
+    episodes = batch.sampler(environment, policy, horizon)
+    outputs = outputs_of(policy, environment.action_space) if deterministic else None
+
+    def act(noise: Any, params: Params, observation: jax.Array) -> jax.Array:
+        return mode(outputs(params, observation), environment.action_space)
+
+    most_likely = batch.sampler(environment, policy._replace(act=act, draw=lambda key, n: jnp.zeros(n)), horizon)
+
+    def evaluate(key: jax.Array, params: Params, agent: Any) -> Evaluation:
+        if isinstance(agent, MDP):
+            return _evaluate_exactly(policy, params, agent, discount, horizon)
+        keys = jax.random.split(key, count)
+        reward = episodes(keys, params, agent).reward
+        discounted = jax.vmap(returns_to_go, (0, None))(reward, discount)[:, 0]
+        certain = () if outputs is None else jnp.mean(jnp.sum(most_likely(keys, params, agent).reward, axis=1))
+        return Evaluation(jnp.mean(jnp.sum(reward, axis=1)), jnp.mean(discounted), (), certain)
+
+    return evaluate
 
 
 def _evaluate_exactly(policy: Policy, params: Params, mdp: MDP, discount: float, horizon: int | None) -> Evaluation:

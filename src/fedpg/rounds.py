@@ -52,12 +52,14 @@ class Scores(NamedTuple):
         objective: J_i of each agent, (N,).
         grad_norm_sq: |grad J|^2, (); None where it cannot be computed exactly. Personal params: mean of |grad J_i(th_i)|^2.
         spread: max_i |grad J_i - grad J|^2, (); None likewise.
+        deterministic: undiscounted return of each agent with the most likely actions, (N,); None if it was not measured.
     """
 
     returns: jax.Array
     objective: jax.Array
     grad_norm_sq: jax.Array | None
     spread: jax.Array | None
+    deterministic: jax.Array | None = None
 
 
 class Participants(NamedTuple):
@@ -292,7 +294,8 @@ def evaluate(problem: Problem, algorithm: Algorithm, moment: Moment, state: Seed
     params = deployed_params(algorithm, state)
     found = jax.vmap(problem.evaluate, (0, 0 if algorithm.personal else None, 0))(keys, params, agents)
     if not jax.tree.leaves(found.gradient):
-        return Scores(found.total_return, found.objective, None, None)
+        certain = found.deterministic if jax.tree.leaves(found.deterministic) else None
+        return Scores(found.total_return, found.objective, None, None, certain)
     mean = trees.mean_axis0(found.gradient)
     apart = jax.vmap(lambda g: trees.norm_sq(trees.subtract(g, mean)))(found.gradient)
     norm_sq = jnp.mean(jax.vmap(trees.norm_sq)(found.gradient)) if algorithm.personal else trees.norm_sq(mean)

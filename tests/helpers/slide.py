@@ -48,7 +48,16 @@ class SlideSession:
         ended = self.alive & ((moved[:, 0] > 0.5) | np.isnan(reward))
         self.state = np.where(self.alive[:, None], moved, self.state)
         self.alive = self.alive & ~ended
-        return Stepped(self.state + SHIFT, reward, ended, np.zeros_like(ended))
+        self.observation = self.state + SHIFT
+        return Stepped(self.observation, reward, ended, np.zeros_like(ended))
+
+    def restart(self, lanes: np.ndarray, start: np.ndarray) -> None:
+        self.state, self.alive = self.state.copy(), self.alive.copy()
+        self.state[lanes], self.alive[lanes] = start, True
+        self.observation = self.state + SHIFT
+
+    def save(self) -> np.ndarray:
+        return np.ascontiguousarray(self.state, np.float64).view(np.uint32)
 
     def close(self) -> None:
         self.host.closed += 1
@@ -67,6 +76,13 @@ class SlideHost:
 
     def reset(self, index: np.ndarray, start: np.ndarray) -> SlideSession:
         return SlideSession(self, index, start)
+
+    def words(self, horizon: int) -> int:
+        return 4
+
+    def resume(self, index: np.ndarray, start: np.ndarray, state: np.ndarray, new: np.ndarray) -> SlideSession:
+        kept = np.ascontiguousarray(state).view(np.float64).astype(start.dtype)
+        return SlideSession(self, index, np.where(new[:, None], start, kept))
 
 
 def hosted(host: SlideHost) -> HostEnvironment:

@@ -11,6 +11,7 @@ from fedpg.algorithms.wrappers import compression, privacy
 from fedpg.cli import main
 from fedpg.envs import families
 from fedpg.errors import UserError
+from fedpg.learners import LEARNERS
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config
 from fedpg.runs.setup import build, known_options, prepare, presets, resolve, resolve_options
@@ -22,15 +23,16 @@ def test_a_resolved_configuration_is_complete_and_stays_as_it_is(env, tmp_path):
     for algorithm in ALGORITHMS:
         config = resolve(Config(env=env, algorithm=algorithm))
         assert resolve(config) == config
-        assert all(getattr(config, name) is not None for name in set(FIELDS) - {"beta", "global_lr", "hidden"})
+        assert all(getattr(config, name) is not None for name in set(FIELDS) - {"beta", "global_lr", "hidden", "rollout_steps"})
         (tmp_path / "c.toml").write_text(configs.to_toml(config))
         assert resolve(Config(**configs.read(tmp_path / "c.toml"))) == config
 
 
 def test_every_preset_is_a_field():
     for env, values in presets().items():
-        assert env in (*families.NAMES, "any", "python")
-        assert set(values) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS)
+        assert env in (*families.NAMES, "any", "python") or env.startswith("gym:")
+        assert set(values) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS) | set(LEARNERS)
+        assert set(values.get("actor-critic", {})) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS)
 
 
 def test_sections_of_the_presets_win_over_one_another():

@@ -17,8 +17,12 @@ import jax.numpy as jnp
 from fedpg import trees
 from fedpg.errors import require
 from fedpg.gradients.importance import Weights
+from fedpg.learners.reinforce import Moved, Tilt, along, untilted
 from fedpg.problem import Problem, Usage, total_usage
 from fedpg.trees import Params, Tree
+
+LEARNER_STREAM = 0x1EA2
+"""Folded into the key of a batch for the learner's own random numbers."""
 
 
 class ServerState(NamedTuple):
@@ -153,15 +157,28 @@ def server_lr(local_lr: Any, global_lr: Any, local_steps: int, beta: Any = 1.0) 
 
 
 def require_parts(name: str, problem: Problem, *parts: str) -> None:
-    """Rejects a problem that lacks what the algorithm `name` needs: "weighted_gradient", "hessian_vector"."""
+    """Rejects a problem that lacks what the algorithm `name` needs: "gradient", "weighted_gradient", "hessian_vector"."""
     lacking = [part.replace("_", " ") for part in parts if getattr(problem, part) is None]
     require(not lacking, f"{name} needs a problem with a {' and a '.join(lacking)}: use pavg or fedavg-m here")
 
 
 def sample_gradient(problem: Problem, key: jax.Array, params: Params, agent: Any, memory: Any) -> tuple[Params, Any, LocalInfo]:
-    """g(tau|params) of a fresh batch, the agent's memory after it, and its cost."""
+    """g(tau|params) of a fresh batch, the agent's memory after it, and its cost; only for problems with gradients."""
     sample, memory = problem.sample(key, params, agent, memory)
     return problem.gradient(sample, params), memory, LocalInfo(problem.usage(sample), no_weights())
+
+
+def sample_direction(
+    problem: Problem, key: jax.Array, params: Params, agent: Any, memory: Any, local_lr: Any, tilt: Tilt = untilted
+) -> tuple[Moved, Any, LocalInfo]:
+    """Where the learner moves on a fresh batch at params, every small step tilted; the agent's memory after it, and its cost.
+
+    With the learner `reinforce` the direction is tilt(g(tau|params), params).
+    """
+    sample, memory = problem.sample(key, params, agent, memory)
+    learn = problem.direction or along(problem.gradient)
+    moved, memory = learn(jax.random.fold_in(key, LEARNER_STREAM), sample, params, memory, tilt, local_lr)
+    return moved, memory, LocalInfo(problem.usage(sample), no_weights())
 
 
 def mean(messages: Tree, present: jax.Array) -> Tree:
@@ -190,14 +207,17 @@ def ascend(problem: Problem, params: Params, step: Any, direction: Params) -> Pa
     return problem.project(trees.add_scaled(params, step, direction))
 
 
-def mean_gradient(problem: Problem, batches: int) -> LocalUpdate:
-    """The agent half of an exchange in which agents send the mean of g(tau|theta_r) over `batches` batches and do not move."""
+def mean_gradient(problem: Problem, batches: int, local_lr: Any = None) -> LocalUpdate:
+    """The agent half of an exchange in which agents send the mean of g(tau|theta_r) over `batches` batches and do not move.
+
+    With another learner than `reinforce` it is the mean of its directions with the step-size `local_lr`.
+    """
 
     def local_update(key: jax.Array, shared: Any, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
         def step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             added, memory = carry
-            g, memory, info = sample_gradient(problem, key, shared.params, agent, memory)
-            return (trees.add_scaled(added, 1.0 / batches, g), memory), info
+            moved, memory, info = sample_direction(problem, key, shared.params, agent, memory, local_lr)
+            return (trees.add_scaled(added, 1.0 / batches, moved.own), memory), info
 
         start = (trees.zeros_like(shared.params), memory)
         (u, memory), infos = jax.lax.scan(step, start, jax.random.split(key, batches))
@@ -206,11 +226,14 @@ def mean_gradient(problem: Problem, batches: int) -> LocalUpdate:
     return local_update
 
 
-def initial_direction(problem: Problem, batches: int) -> tuple[Exchange, ...]:
-    """The warm-up that sets shared.direction to u_0, the mean of g over `batches` batches per agent; none (u_0 = 0) for 0 batches."""
+def initial_direction(problem: Problem, batches: int, local_lr: Any = None) -> tuple[Exchange, ...]:
+    """The warm-up that sets shared.direction to u_0, the mean of g over `batches` batches per agent; none (u_0 = 0) for 0 batches.
+
+    `local_lr` is for other learners, see `mean_gradient`.
+    """
 
     def aggregate(state: ServerState, messages: Params, present: jax.Array) -> tuple[ServerState, RoundInfo]:
         u = mean(messages, present)
         return state._replace(shared=state.shared._replace(direction=u)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
-    return (Exchange(mean_gradient(problem, batches), aggregate),) if batches else ()
+    return (Exchange(mean_gradient(problem, batches, local_lr), aggregate),) if batches else ()

@@ -80,11 +80,14 @@ def calm(
         lean = jnp.where(started, beta, 1.0)
         variate = trees.select(started & (state.known > 0), state.variate, shared.direction)
 
+        def tilt(g: Params, params: Params) -> Params:
+            return jax.tree.map(lambda u_r, g, c: u_r + lean * (g - c), shared.direction, g, variate)
+
         def local_step(carry: tuple[Params, Params, Any], key: jax.Array) -> tuple[tuple[Params, Params, Any], LocalInfo]:
             params, mean, memory = carry
-            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
-            u = jax.tree.map(lambda u_r, g, c: u_r + lean * (g - c), shared.direction, g, variate)
-            return (base.ascend(problem, params, local_lr, u), trees.add_scaled(mean, 1.0 / local_steps, g), memory), info
+            moved, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr, tilt)
+            params = base.ascend(problem, params, local_lr, moved.direction)
+            return (params, trees.add_scaled(mean, 1.0 / local_steps, moved.own), memory), info
 
         start = (shared.params, trees.zeros_like(shared.params), state.memory)
         (_, mean, memory), infos = jax.lax.scan(local_step, start, jax.random.split(key, local_steps))

@@ -51,6 +51,7 @@ def fast_fedpg(
     choose("correction", correction, CORRECTIONS)
     require(common_batches >= 1, f"common_batches must be at least 1, not {common_batches}")
     global_lr = base.server_lr(local_lr, global_lr, local_steps)
+    base.require_parts("fast-fedpg", problem, "gradient")
     if correction in ("sample", "recursive"):
         base.require_parts(f"fast-fedpg with correction={correction}", problem, "weighted_gradient")
     elif correction == "hessian":

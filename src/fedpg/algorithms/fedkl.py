@@ -93,6 +93,7 @@ def fedkl(
         anchored: s at the start and at least, on sqrt KL(pi_{theta_r}||pi); 0 switches it off.
         anchored_target: D* of that root after a batch.
     """
+    base.require_parts("fedkl", problem, "gradient")
     sampled = problem.trajectories is not None
     known = outputs_of(problem.policy, problem.environment.action_space) is not None if sampled else problem.exact is not None
     require(known, "fedkl needs a policy whose distribution is known: discrete actions, or the gaussian policy")

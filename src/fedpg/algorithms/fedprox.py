@@ -32,11 +32,13 @@ def fedprox(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_ste
         return ServerState(Shared(params)), problem.init_memory()
 
     def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
+        def tilt(g: Params, params: Params) -> Params:
+            return jax.tree.map(lambda g, th, theta: g - mu * (th - theta), g, params, shared.params)
+
         def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             params, memory = carry
-            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
-            u = jax.tree.map(lambda g, th, theta: g - mu * (th - theta), g, params, shared.params)
-            return (base.ascend(problem, params, local_lr, u), memory), info
+            moved, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr, tilt)
+            return (base.ascend(problem, params, local_lr, moved.direction), memory), info
 
         (params, memory), infos = jax.lax.scan(local_step, (shared.params, memory), jax.random.split(key, local_steps))
         return trees.subtract(params, shared.params), memory, base.total(infos)

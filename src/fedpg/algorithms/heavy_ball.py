@@ -32,11 +32,13 @@ def heavy_ball(
         return ServerState(Shared(params, trees.zeros_like(params))), problem.init_memory()
 
     def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
+        def tilt(g: Params, params: Params) -> Params:
+            return trees.add_scaled(g, 1.0 - beta, shared.direction)
+
         def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             params, memory = carry
-            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
-            u = trees.add_scaled(g, 1.0 - beta, shared.direction)
-            return (base.ascend(problem, params, local_lr, u), memory), info
+            moved, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr, tilt)
+            return (base.ascend(problem, params, local_lr, moved.direction), memory), info
 
         (params, memory), infos = jax.lax.scan(local_step, (shared.params, memory), jax.random.split(key, local_steps))
         return trees.subtract(params, shared.params), memory, base.total(infos)
@@ -48,5 +50,5 @@ def heavy_ball(
     def predicted(shared: Shared) -> Params:
         return trees.scale(local_lr * local_steps * (1.0 - beta), shared.direction)
 
-    warmup = base.initial_direction(problem, 0 if base.is_known(beta) and beta == 1.0 else u0_batches)
+    warmup = base.initial_direction(problem, 0 if base.is_known(beta) and beta == 1.0 else u0_batches, local_lr)
     return Algorithm("heavy-ball", init, local_update, aggregate, warmup, predicted=predicted)

@@ -28,8 +28,8 @@ def local_only(problem: Problem, *, local_lr: Any, local_steps: int = 1) -> Algo
 
     def local_update(key: jax.Array, shared: tuple[()], state: AgentState, agent: Any) -> tuple[tuple[()], AgentState, LocalInfo]:
         def local_step(state: AgentState, key: jax.Array) -> tuple[AgentState, LocalInfo]:
-            g, memory, info = base.sample_gradient(problem, key, state.params, agent, state.memory)
-            return AgentState(base.ascend(problem, state.params, local_lr, g), memory), info
+            moved, memory, info = base.sample_direction(problem, key, state.params, agent, state.memory, local_lr)
+            return AgentState(base.ascend(problem, state.params, local_lr, moved.direction), memory), info
 
         state, infos = jax.lax.scan(local_step, state, jax.random.split(key, local_steps))
         return (), state, base.total(infos)

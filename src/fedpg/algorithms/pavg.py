@@ -39,8 +39,8 @@ def pavg(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps:
     def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[Params, Any, LocalInfo]:
         def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             params, memory = carry
-            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
-            return (base.ascend(problem, params, local_lr, g), memory), info
+            moved, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr)
+            return (base.ascend(problem, params, local_lr, moved.direction), memory), info
 
         (params, memory), infos = jax.lax.scan(local_step, (shared.params, memory), jax.random.split(key, local_steps))
         return trees.subtract(params, shared.params), memory, base.total(infos)

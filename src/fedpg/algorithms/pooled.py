@@ -15,6 +15,8 @@ from fedpg.problem import Problem, Usage, total_usage
 
 def pool(problem: Problem, agents: int) -> Problem:
     """The problem of one learner that holds all N agents: a sample is one batch of each, a gradient their mean."""
+    if problem.pooled is not None:
+        return problem.pooled(agents)
 
     def sample(key: jax.Array, params: Params, all_agents: Any, memory: Any) -> tuple[Any, Any]:
         return jax.vmap(problem.sample, (0, None, 0, 0))(jax.random.split(key, agents), params, all_agents, memory)

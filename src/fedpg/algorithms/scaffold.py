@@ -59,17 +59,22 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
     def local_update(key: jax.Array, shared: Shared, state: AgentState, agent: Any) -> tuple[Message, AgentState, LocalInfo]:
         correction = trees.subtract(shared.variate, state.variate)  # exactly 0 where the two are equal
 
+        def tilt(g: Params, params: Params) -> Params:
+            return trees.add_scaled(g, 1.0, correction)
+
         def local_step(carry: tuple[Params, Any], key: jax.Array) -> tuple[tuple[Params, Any], LocalInfo]:
             params, memory = carry
-            g, memory, info = base.sample_gradient(problem, key, params, agent, memory)
-            return (base.ascend(problem, params, local_lr, trees.add_scaled(g, 1.0, correction)), memory), info
+            moved, memory, info = base.sample_direction(problem, key, params, agent, memory, local_lr, tilt)
+            return (base.ascend(problem, params, local_lr, moved.direction), memory), info
 
         (params, memory), infos = jax.lax.scan(local_step, (shared.params, state.memory), jax.random.split(key, local_steps))
         delta, info = trees.subtract(params, shared.params), base.total(infos)
         if variate == "path":
             renewed = trees.add_scaled(trees.scale(-1.0, correction), 1.0 / (local_lr * local_steps), delta)
         else:  # the keys of the local steps equal fold_in(key, 0 .. K-1), so fold_in(key, K) is a fresh one
-            renewed, memory, more = base.sample_gradient(problem, jax.random.fold_in(key, local_steps), shared.params, agent, memory)
+            fresh = jax.random.fold_in(key, local_steps)
+            at_start, memory, more = base.sample_direction(problem, fresh, shared.params, agent, memory, local_lr)
+            renewed = at_start.own
             info = base.total(trees.stack([info, more]))
         return Message(delta, trees.subtract(renewed, state.variate)), AgentState(memory, renewed), info
 

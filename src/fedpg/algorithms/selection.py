@@ -121,6 +121,8 @@ def selector(
     if not asked:
         return Selector(chosen, rule, 0, None)
     require(not algorithm.personal, f"{algorithm.name} has no common params to choose agents by: use --selection random")
+    if rule == "gradient-norm":
+        base.require_parts("selection gradient-norm", problem, "gradient")
     hint = "use --env random-mdp or conflict with --policy softmax or direct, or another --selection"
     require(rule not in TABLE_RULES or problem.exact is not None, f"selection {rule} compares tables over states and actions: {hint}")
 

@@ -32,18 +32,33 @@ class Stepped(NamedTuple):
 
 
 class Session(Protocol):
-    """L lanes under way. `observation` is where they start, (L, ...); `close` frees what they use."""
+    """L lanes under way. `observation` is where they are, (L, ...); `close` frees what they use.
+
+    Lanes that outlive a session, of `Host.resume`, also need these:
+        restart: starts the lanes `lanes` again, from one row of `start` each.
+        save: the states of all lanes, (L, W) words of 32 bits, from which `Host.resume` goes on bit for bit.
+    """
 
     observation: np.ndarray
 
     def step(self, action: np.ndarray) -> Stepped: ...
     def close(self) -> None: ...
+    def restart(self, lanes: np.ndarray, start: np.ndarray) -> None: ...
+    def save(self) -> np.ndarray: ...
 
 
 class Host(Protocol):
     """Makes sessions, of which several may be open at once. A reader of `events` also empties it."""
 
     events: list[Event]
+
+    def words(self, horizon: int) -> int:
+        """W, how many words of 32 bits hold the state of a lane whose episodes have at most `horizon` steps."""
+        ...
+
+    def resume(self, index: np.ndarray, start: np.ndarray, state: np.ndarray, new: np.ndarray) -> Session:
+        """Goes on in environment index[l] from state[l], (W,), for every l; where new[l] it starts from start[l], as in `reset`."""
+        ...
 
     def reset(self, index: np.ndarray, start: np.ndarray) -> Session:
         """Starts a lane in environment index[l] from start[l] for every l; both have a leading axis L."""

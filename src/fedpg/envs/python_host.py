@@ -8,19 +8,23 @@ which lane: runs repeat and resume bit for bit.
 """
 
 import contextlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg.envs.base import Discrete
+from fedpg.envs.base import Discrete, space_size
 from fedpg.envs.host import Event, Stepped
 from fedpg.envs.spaces import View, shape_of
 from fedpg.own import one_line
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
+MOST_PAUSED = 1024
+"""Environments that wait for their rollout to go on; further ones are led there again by their actions."""
 
 
 class InterfaceError(Exception):
@@ -44,14 +48,41 @@ class PythonHost:
         kind = int if isinstance(observations.space, Discrete) else float
         self._dtypes = (np.dtype(jnp.result_type(kind)), np.dtype(jnp.result_type(float)))
         self._free: dict[int, list[Any]] = {i: [environment] for i, environment in enumerate(made)}
+        self._paused: OrderedDict[tuple[int, bytes], Any] = OrderedDict()
+        self._lock = threading.Lock()
 
-    def reset(self, index: np.ndarray, start: np.ndarray) -> "PythonSession":
-        """Starts a lane in environment index[l], (L,), with the seed start[l], (L, 1)."""
+    def reset(self, index: np.ndarray, start: np.ndarray, new: np.ndarray | None = None) -> "PythonSession":
+        """Starts a lane in environment index[l], (L,), with the seed start[l], (L, 1); only where new[l], if that is given."""
         index, start = np.asarray(index), np.asarray(start)
         agent = index % len(self._makers)
         return PythonSession(
-            self, index.tolist(), start[:, 0].tolist(), self._observations.rows(agent), self._actions.rows(agent), self._dtypes
+            self, index.tolist(), start[:, 0].tolist(), self._observations.rows(agent), self._actions.rows(agent), self._dtypes, new
         )
+
+    def words(self, horizon: int) -> int:
+        """A state is the seed of the episode and its actions so far: an environment cannot be stored, but it can be led there again."""
+        return 2 + horizon * space_size(self._actions.space) * self._dtypes[1].itemsize // 4
+
+    def resume(self, index: np.ndarray, start: np.ndarray, state: np.ndarray, new: np.ndarray) -> "PythonSession":
+        """Goes on from states that `PythonSession.save` gave, or starts lanes that are new."""
+        session = self.reset(index, start, new)
+        for lane in np.flatnonzero(~new).tolist():
+            session.restore(lane, np.ascontiguousarray(state[lane]))
+        session.words = state.shape[1]
+        return session
+
+    def pause(self, index: int, state: np.ndarray, environment: Any) -> None:
+        """Keeps an environment that stands where `state` leads to, so that `proceed` need not lead another one there."""
+        with self._lock:
+            self._paused[index, state.tobytes()] = environment
+            stale = self._paused.popitem(last=False) if len(self._paused) > MOST_PAUSED else None
+        if stale:
+            self.give_back(stale[0][0], stale[1], False)
+
+    def proceed(self, index: int, state: np.ndarray) -> Any:
+        """The environment that was paused in `state`; None if there is none."""
+        with self._lock:
+            return self._paused.pop((index, state.tobytes()), None)
 
     def make_ready(self, seeds: int) -> None:
         """Makes the first environment of every agent and seed, so that one which cannot be made fails before a run starts."""
@@ -81,7 +112,14 @@ class PythonSession:
     """L lanes under way. Lanes that have ended are not stepped. `dtypes`: of observations and rewards in the compiled program."""
 
     def __init__(
-        self, host: PythonHost, index: list[int], seeds: list[int], observations: View, actions: View, dtypes: tuple[np.dtype, np.dtype]
+        self,
+        host: PythonHost,
+        index: list[int],
+        seeds: list[int],
+        observations: View,
+        actions: View,
+        dtypes: tuple[np.dtype, np.dtype],
+        new: np.ndarray | None = None,
     ) -> None:
         lanes = len(index)
         self._host, self._index, self._observations, self._actions, self._dtypes = host, index, observations, actions, dtypes
@@ -91,14 +129,12 @@ class PythonSession:
         self._raw = np.zeros((lanes, *shape_of(observations.space)))
         self._terminated, self._truncated, self._failed = (np.zeros(lanes, bool) for _ in range(3))
         self.observation = self._raw.astype(dtypes[0])
-        for lane in range(lanes):
-            try:
-                self._environments[lane] = host.take(index[lane])
-                observation, _ = _unpack("reset", self._environments[lane].reset(seed=seeds[lane]), RESET)
-                self._put(lane, observation)
-            except Exception as error:
-                self._fail(lane, _reason("reset", error))
-        self._observe(~self._failed, np.zeros(lanes))
+        self._seeds, self._taken = list(seeds), [[] for _ in range(lanes)]  # the actions of every lane's episode
+        self.words = 0  # of a state; 0 if the lanes end with the session
+        starting = np.ones(lanes, bool) if new is None else new
+        for lane in np.flatnonzero(starting).tolist():
+            self._start(lane, seeds[lane])
+        self._observe(starting & ~self._failed, np.zeros(lanes))
 
     def step(self, action: np.ndarray) -> Stepped:
         """One step of every lane; `action` as the policy gives it, L rows."""
@@ -111,6 +147,9 @@ class PythonSession:
         self._failed |= ~finite.reshape(lanes, -1).all(1)
         going = ~(ended | self._failed)
         if going.any():
+            if self.words:
+                for lane in np.flatnonzero(going).tolist():
+                    self._taken[lane].append(action[lane])
             action = self._actions.to_environment(np.where(finite, action, 0.0))
             for lane in np.flatnonzero(going).tolist():
                 try:
@@ -135,6 +174,58 @@ class PythonSession:
             if environment is not None:
                 self._host.give_back(self._index[lane], environment, lane in self._broken)
         self._environments = []
+
+    def restart(self, lanes: np.ndarray, start: np.ndarray) -> None:
+        """Starts some lanes again, unless they failed."""
+        again = np.zeros(len(self._raw), bool)
+        for lane, seed in zip(lanes.tolist(), start[:, 0].tolist(), strict=True):
+            if not self._failed[lane]:
+                self._start(lane, seed)
+                again[lane] = True
+        self._terminated, self._truncated = self._terminated & ~again, self._truncated & ~again
+        self._observe(again, np.zeros(len(again)))
+
+    def save(self) -> np.ndarray:
+        """The seed, the number of actions and the actions of every lane. The environments stay at hand for `PythonHost.resume`."""
+        states = np.zeros((len(self._raw), self.words), np.uint32)
+        for lane, taken in enumerate(self._taken):
+            states[lane, :2] = self._seeds[lane], len(taken)
+            actions = np.asarray(taken, self._dtypes[1]).reshape(-1).view(np.uint32)
+            states[lane, 2 : 2 + len(actions)] = actions
+            if lane not in self._broken:
+                self._host.pause(self._index[lane], states[lane], self._environments[lane])
+                self._environments[lane] = None
+        return states
+
+    def restore(self, lane: int, state: np.ndarray) -> None:
+        """Puts a lane where `save` found it: into the environment that waits there, or into one that is led there."""
+        count = int(state[1])
+        shape = (count, *shape_of(self._actions.space))
+        width = int(np.prod(shape)) * self._dtypes[1].itemsize // 4
+        actions = state[2 : 2 + width].view(self._dtypes[1]).reshape(shape).astype(float)
+        self._seeds[lane], self._taken[lane] = int(state[0]), list(actions)
+        self._environments[lane] = self._host.proceed(self._index[lane], state)
+        if self._environments[lane] is not None:
+            return
+        self._start(lane, int(state[0]))
+        self._taken[lane] = list(actions)
+        try:
+            view = self._actions.rows(np.full(count, lane))
+            for action in view.to_environment(actions) if count else ():
+                _unpack("step", self._environments[lane].step(action), STEP)
+        except Exception as error:
+            self._fail(lane, _reason("step", error))
+
+    def _start(self, lane: int, seed: int) -> None:
+        """Resets the environment of a lane, which gets one if it has none."""
+        self._seeds[lane], self._taken[lane] = seed, []
+        try:
+            if self._environments[lane] is None:
+                self._environments[lane] = self._host.take(self._index[lane])
+            observation, _ = _unpack("reset", self._environments[lane].reset(seed=seed), RESET)
+            self._put(lane, observation)
+        except Exception as error:
+            self._fail(lane, _reason("reset", error))
 
     def _put(self, lane: int, observation: Any) -> None:
         try:

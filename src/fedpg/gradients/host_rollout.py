@@ -43,7 +43,7 @@ class Sessions:
         with self._lock:
             number = next(self._numbers) % MOST_SESSIONS
             self._open[number] = (session, 0)
-        return _rows(lanes, session.observation, np.full(len(index), number))
+        return side_by_side(lanes, session.observation, np.full(len(index), number))
 
     def step(self, rows: np.ndarray) -> np.ndarray:
         """One step of every lane; rows of (action, number) in, rows of (observation, reward, terminated, truncated, number) out."""
@@ -57,10 +57,10 @@ class Sessions:
             session.close()
         else:
             self._open[number] = (session, done + 1)
-        return _rows(rows.shape[:-1], after.observation, after.reward, after.terminated, after.truncated, flat[:, -1])
+        return side_by_side(rows.shape[:-1], after.observation, after.reward, after.terminated, after.truncated, flat[:, -1])
 
 
-def _rows(lanes: tuple[int, ...], *columns: np.ndarray) -> np.ndarray:
+def side_by_side(lanes: tuple[int, ...], *columns: np.ndarray) -> np.ndarray:
     """Columns of L lanes side by side, shaped (*lanes, width)."""
     flat = [column.reshape(len(column), -1) for column in columns]
     rows = np.empty((len(flat[0]), sum(column.shape[1] for column in flat)), float if jax.config.jax_enable_x64 else np.float32)
@@ -68,7 +68,7 @@ def _rows(lanes: tuple[int, ...], *columns: np.ndarray) -> np.ndarray:
     return rows.reshape(*lanes, -1)
 
 
-def _element(space: Space, numbers: jax.Array) -> jax.Array:
+def element(space: Space, numbers: jax.Array) -> jax.Array:
     """An element of `space` from its numbers, which are the last axis."""
     if isinstance(space, Discrete):
         return numbers[..., 0].astype(int)
@@ -95,8 +95,8 @@ def host_rollouts(environment: HostEnvironment, policy: Policy, horizon: int, ke
         row = call(sessions.step, width + 4, jnp.concatenate([action.reshape(lanes, -1).astype(number.dtype), number], axis=1))
         reward, ended = row[:, width], (row[:, width + 1] + row[:, width + 2]) > 0
         kept = Trajectory(observation, action, jnp.where(alive, reward, 0.0), alive.astype(reward.dtype))
-        return (_element(environment.observation_space, row[:, :width]), row[:, width + 3 :], alive & ~ended), kept
+        return (element(environment.observation_space, row[:, :width]), row[:, width + 3 :], alive & ~ended), kept
 
-    carry = (_element(environment.observation_space, first[:, :width]), first[:, width:], jnp.ones(lanes, bool))
+    carry = (element(environment.observation_space, first[:, :width]), first[:, width:], jnp.ones(lanes, bool))
     _, trajectory = jax.lax.scan(step, carry, noise)
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), trajectory)

@@ -9,23 +9,32 @@ from fedpg.envs.base import Box, Discrete, Environment, zero
 from fedpg.envs.host import HostEnvironment
 from fedpg.errors import choose, require
 from fedpg.policies.base import Policy, custom
-from fedpg.policies.mlp import categorical, gaussian
+from fedpg.policies.critic import with_critic
+from fedpg.policies.mlp import categorical, gaussian, gaussian_state, tanh_gaussian
 from fedpg.policies.scaled import scaled as scale
 from fedpg.policies.tabular import direct, softmax
 
 TABLES: dict[str, Callable[..., Policy]] = {"softmax": softmax, "direct": direct}
-NETWORKS: dict[str, Callable[..., Policy]] = {"categorical": categorical, "gaussian": gaussian}
+GAUSSIAN: dict[str, Callable[..., Policy]] = {"gaussian": gaussian, "gaussian-state": gaussian_state, "tanh-gaussian": tanh_gaussian}
+NETWORKS: dict[str, Callable[..., Policy]] = {"categorical": categorical} | GAUSSIAN
 
 
-def make(name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None = None, scaled: bool = False) -> Policy:
+def make(
+    name: str,
+    environment: Environment | HostEnvironment,
+    hidden: tuple[int, ...] | None = None,
+    scaled: bool = False,
+    critic: tuple[int, ...] | None = None,
+) -> Policy:
     """The policy called `name` for `environment`.
 
     Args:
-        name: softmax, direct, categorical, gaussian; auto takes the one that fits; or module:function or file.py:function, a
-            function environment -> Policy.
+        name: softmax, direct, categorical, gaussian, gaussian-state, tanh-gaussian; auto takes the one that fits; or module:function or
+            file.py:function, a function environment -> Policy.
         environment: of the agents.
         hidden: sizes of the hidden layers of a network; None is the paper's.
         scaled: whether observations are scaled, see `fedpg.policies.scaled`.
+        critic: sizes of the hidden layers of a critic, see `fedpg.policies.critic`; None is no critic.
 
     Raises:
         UserError: if there is no such policy, or it does not fit.
@@ -33,6 +42,8 @@ def make(name: str, environment: Environment | HostEnvironment, hidden: tuple[in
     finite = isinstance(environment.observation_space, Discrete)
     require(not (scaled and finite), f"the observations of {environment.name} are indices of states, which cannot be scaled: use 'off'")
     policy = _own(name, environment, hidden) if ":" in name else _built_in(name, environment, hidden)
+    if critic is not None:
+        policy = with_critic(policy, environment, critic)
     return scale(policy, environment.observation_space.shape) if scaled else policy
 
 
@@ -44,7 +55,7 @@ def _built_in(name: str, environment: Environment | HostEnvironment, hidden: tup
     choose("policy", name, ("auto", *TABLES, *NETWORKS))
     listed = f"policy {name!r} is a table over states, and those of {environment.name} cannot be listed: use 'auto'"
     require(finite or name not in TABLES, listed)
-    require(continuous == (name == "gaussian"), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
+    require(continuous == (name in GAUSSIAN), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
     if hidden is None:
         return (TABLES | NETWORKS)[name](environment)
     require(name in NETWORKS, f"policy {name!r} is a table and has no hidden layers: leave out --hidden")

@@ -29,6 +29,7 @@ class Policy(NamedTuple):
         free: direction -> the same with zeros where gradients do not move the params.
         outputs: (params, observation) -> logits or `Normal`, see `fedpg.policies.distributions`; None: only log_prob is known.
         table: "softmax" or "direct" if the params are one table over (state, action), else "".
+        value: (params, observation) -> V(s), (); None without a critic, see `fedpg.policies.critic`.
     """
 
     init: Callable[[jax.Array], Params]
@@ -39,6 +40,7 @@ class Policy(NamedTuple):
     free: Callable[[Params], Params] = lambda direction: direction
     outputs: Callable[[Params, jax.Array], Any] | None = None
     table: str = ""
+    value: Callable[[Params, jax.Array], jax.Array] | None = None
 
     def sample(self, key: jax.Array, params: Params, observation: jax.Array) -> jax.Array:
         """One action with its own key."""

@@ -6,7 +6,8 @@ Mean and deviation are params like the others: importance weights and Hessian-ve
 do not move them (`free`); the server sets them, see `fedpg.algorithms.wrappers.observation_scaling`.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,9 @@ def scaled(inner: Policy, shape: tuple[int, ...]) -> Policy:
         z = (observation - params.scale.mean) / params.scale.deviation
         return jnp.clip(z, -FURTHEST, FURTHEST)
 
+    def of_inner(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        return function and (lambda params, observation: function(params.inner, seen(params, observation)))
+
     return Policy(
         init=lambda key: Scaled(inner.init(key), Scale(jnp.zeros(shape), jnp.ones(shape))),
         act=lambda noise, params, observation: inner.act(noise, params.inner, seen(params, observation)),
@@ -57,5 +61,6 @@ def scaled(inner: Policy, shape: tuple[int, ...]) -> Policy:
         draw=inner.draw,
         project=lambda params: params._replace(inner=inner.project(params.inner)),
         free=lambda direction: direction._replace(inner=inner.free(direction.inner), scale=trees.zeros_like(direction.scale)),
-        outputs=inner.outputs and (lambda params, observation: inner.outputs(params.inner, seen(params, observation))),
+        outputs=of_inner(inner.outputs),
+        value=of_inner(inner.value),
     )

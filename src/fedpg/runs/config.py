@@ -86,6 +86,16 @@ class Config:
     as printed); pavg,
     heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
     pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
+    learner: str = "reinforce"
+    """How an agent turns a batch into a direction: reinforce (the paper), or actor-critic (PPO: critic, clipping, Adam)."""
+    learner_option: Options = dataclasses.field(default_factory=dict)
+    """Options of the actor-critic, as in docs/learners.md: epochs=10 minibatch=64 clip=0.2."""
+    rollout_steps: Annotated[Count | None, left_out("INT")] = None
+    """Steps of every environment per local step, only with the actor-critic: the next local step goes on where they stopped."""
+    share: str = "policy"
+    """What the actor-critic's agents learn together: policy, or critic (both)."""
+    personal: str = "none"
+    """What is each agent's own: heads (the policy's last layer), scaling (of observations), critic (unless it is shared), none."""
     agents: Count = 5
     """N, the number of agents, each with its own environment."""
     heterogeneity: PresetNotNegative = None
@@ -93,7 +103,8 @@ class Config:
     env_option: Options = dataclasses.field(default_factory=dict)
     """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
     policy: str = "auto"
-    """auto, softmax, direct (tables), categorical, gaussian (tanh networks), or file.py:function (your own)."""
+    """auto; softmax, direct (tables); categorical, gaussian, gaussian-state (its deviation depends on the state), tanh-gaussian (the
+    same, squashed) (tanh networks); or file.py:function (your own)."""
     hidden: Annotated[Sizes, left_out("INT[,INT...]", "the policy's own")] = None
     """Sizes of the hidden layers of a network, for example 64,64."""
     rounds: Annotated[Count | None, left_out("INT")] = None
@@ -101,7 +112,7 @@ class Config:
     local_steps: Annotated[Count | None, left_out("INT")] = None
     """K, updates of every agent in a round."""
     batch: Annotated[Count | None, left_out("INT")] = None
-    """Trajectories per local step (the paper: 1)."""
+    """Trajectories per local step (the paper: 1); with the actor-critic, environments of every agent side by side."""
     beta: Annotated[Share | None, left_out("FLOAT")] = None
     """Momentum, in (0, 1]; 1 is no momentum. Only for calm, fedsvrpg-m, fedhapg-m, heavy-ball,
     mfpo, fedavg-m and nharpg."""
@@ -159,9 +170,9 @@ class Config:
     """The number of independent repetitions, which run side by side."""
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     """Root of all random numbers."""
-    eval_every: Count = 10
+    eval_every: Annotated[Count | None, left_out("INT")] = None
     """Rounds between evaluations; each is a line of metrics.jsonl and a checkpoint."""
-    eval_episodes: Count = 32
+    eval_episodes: Annotated[Count | None, left_out("INT")] = None
     """Episodes per agent of an evaluation; finite MDPs are evaluated exactly instead."""
     engine: str = "simulator"
     """simulator (one compiled program) or plain (plain Python loops that name the stage of an error)."""

@@ -52,6 +52,10 @@ def make_row(
             "direction_sq": state.latest.direction_sq,
             "drift_sq": state.latest.drift_sq,
         }
+    if scores.deterministic is not None:
+        certain = np.where(np.isfinite(scores.deterministic), scores.deterministic, np.nan)
+        per_seed["return_deterministic"] = np.array([known(np.mean, row) for row in certain])
+        per_seed["return_deterministic_worst"] = np.array([known(np.min, row) for row in certain])
     if scores.grad_norm_sq is not None:
         per_seed |= {"grad_norm_sq": scores.grad_norm_sq, "spread": scores.spread}
     up, down = communication.total(round, costs.env_steps)

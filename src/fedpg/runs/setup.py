@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fedpg import algorithms, envs, policies
 from fedpg.algorithms.base import Algorithm
+from fedpg.algorithms.personal import PARTS, deploy_own, keep_own
 from fedpg.algorithms.selection import Participation
 from fedpg.algorithms.wrappers import attack, chain, compressed, observation_scaling, private, robust
 from fedpg.algorithms.wrappers.attack import attacker_count, with_dishonest_agents
@@ -19,7 +20,9 @@ from fedpg.algorithms.wrappers.observation_scaling import MODES
 from fedpg.envs import Box, Federation, families
 from fedpg.errors import choose, require
 from fedpg.gradients import baselines, dishonest, importance
-from fedpg.problem import Problem, policy_gradient
+from fedpg.learners import LEARNERS
+from fedpg.learners.actor_critic import Settings, check
+from fedpg.problem import Problem, actor_critic, policy_gradient
 from fedpg.runs import trackers
 from fedpg.runs.config import FIELDS, Config, checked, convert, flag
 from fedpg.simulate import Simulator, simulator
@@ -29,6 +32,8 @@ from fedpg.theory import initial_batches
 ENGINES = {"simulator": simulator, "plain": plain_simulator}
 BETWEEN_MACHINES = "flower"
 """The engine that `fedpg serve` runs."""
+ONLY_REINFORCE = ("baseline", "weights", "normalise_advantages")
+"""Fields that mean nothing to the actor-critic."""
 TRACED = ("beta", "local_lr", "global_lr")
 """Fields that may differ between the rows of one compiled program."""
 
@@ -39,14 +44,15 @@ def presets() -> dict[str, Any]:
     return tomllib.loads(importlib.resources.files("fedpg.runs").joinpath("presets.toml").read_text())
 
 
-def preset_of(env: str, algorithm: str) -> dict[str, Any]:
-    """What the presets say for an environment and an algorithm, by field name."""
-    values = {}
-    for section in ("any", "python" if ":" in env or env == families.SPACES else "", env):
-        table = presets().get(section, {})
+def preset_of(env: str, algorithm: str, learner: str = "reinforce") -> dict[str, Any]:
+    """What the presets say for an environment, an algorithm and a learner, by field name; options of a learner add up."""
+    values, options = {}, {}
+    tables = [presets().get(section, {}) for section in ("any", "python" if ":" in env or env == families.SPACES else "", env)]
+    for table in [*tables, *(table.get(learner, {}) for table in tables)]:
         plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
         values |= plain | table.get(algorithm, {})
-    return {key.replace("-", "_"): value for key, value in values.items()}
+        options |= table.get("learner-option", {})
+    return {key.replace("-", "_"): value for key, value in values.items()} | {"learner_option": options}
 
 
 def _parameters(algorithm: str) -> Mapping[str, inspect.Parameter]:
@@ -91,12 +97,22 @@ def resolve(config: Config) -> Config:
         meaningless = given is not None and name not in takes and not (name == "beta" and given == 1.0)
         require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
 
-    tuned = preset_of(config.env, config.algorithm)
+    by_critic = choose("learner", config.learner, LEARNERS) == "actor-critic"
+    for name in ONLY_REINFORCE if by_critic else ("rollout_steps",):
+        require(getattr(config, name) is None, f"{flag(name)} means nothing to the learner {config.learner}: leave it out")
+    require(by_critic or not config.learner_option, "learner-option is for --learner actor-critic: leave it out")
+    own_parts(config)
+
+    tuned = preset_of(config.env, config.algorithm, config.learner)
     tuned["heterogeneity"] = families.default_heterogeneity(config.env)
     if (limit := families.time_limit(config.env)) is not None:
         tuned["horizon"] = limit
     options = resolve_options(config.algorithm, tuned.pop("algorithm_option", {}) | config.algorithm_option)
-    filled = {name: value for name, value in tuned.items() if getattr(config, name) is None} | {"algorithm_option": options}
+    learner = resolve_learner(tuned.pop("learner_option") | config.learner_option) if by_critic else {}
+    filled = {name: value for name, value in tuned.items() if getattr(config, name) is None}
+    filled |= {"algorithm_option": options, "learner_option": learner} | (dict.fromkeys(ONLY_REINFORCE) if by_critic else {})
+    if "hidden" in filled:
+        filled["hidden"] = None if ":" in config.policy or config.policy in policies.TABLES else tuple(filled["hidden"])
     if config.policy == "auto" and "policy" in tuned:
         filled["policy"] = tuned["policy"]
     if "beta" not in takes:
@@ -104,14 +120,39 @@ def resolve(config: Config) -> Config:
     config = dataclasses.replace(config, **filled)
     if config.global_lr is None and "global_lr" in takes:
         config = dataclasses.replace(config, global_lr=config.local_lr * config.local_steps)
-    choose("baseline", config.baseline, baselines.NAMES)
-    choose("weights", config.weights, importance.KINDS)
+    if not by_critic:
+        choose("baseline", config.baseline, baselines.NAMES)
+        choose("weights", config.weights, importance.KINDS)
     choose("normalise-observations", config.normalise_observations, ("auto", *MODES))
     participation_of(config)
     _wrappers(config)
     allowed = config.noise == 0 or config.selection == "random"
     require(allowed, f"selection {config.selection} asks agents for reports, which noise does not protect: use --selection random")
     return dataclasses.replace(config, u0=u0_batches(config))
+
+
+def resolve_learner(given: dict[str, Any]) -> dict[str, Any]:
+    """The options `given` for the actor-critic, checked, with the defaults of those left out."""
+    values = {name.replace("-", "_"): value for name, value in given.items()}
+    known = [field.name for field in dataclasses.fields(Settings)]
+    for name in values:
+        choose("learner-option", name, known)
+    settings = check(convert(values, Settings, "learner-option"))
+    resolved = {name: getattr(settings, name) for name in known}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in resolved.items()}
+
+
+def own_parts(config: Config) -> frozenset[str]:
+    """What every agent keeps to itself of its params; refuses combinations that make no sense."""
+    choose("share", config.share, ("policy", "critic"))
+    choose("personal", config.personal, ("none", *PARTS))
+    critic, alone = config.learner == "actor-critic", config.algorithm in ("local-only", "pooled")
+    require(critic or config.share == "policy", "reinforce has no critic to share: leave out --share, or give --learner actor-critic")
+    require(critic or config.personal != "critic", "reinforce has no critic: leave out --personal, or give --learner actor-critic")
+    require({config.share, config.personal} != {"critic"}, "a critic is shared or personal, not both: leave out one of the two flags")
+    require(not alone or config.personal == "none", f"{config.algorithm} shares nothing that could be personal: leave out --personal")
+    own = {config.personal} - {"none"} | ({"critic"} if critic and config.share != "critic" else set())
+    return frozenset() if alone else frozenset(own)
 
 
 def participation_of(config: Config) -> Participation:
@@ -149,28 +190,49 @@ def prepare(config: Config) -> Prepared:
     environment, scale = federation.environment, config.normalise_observations
     if scale == "auto":
         scale = "running" if isinstance(environment.observation_space, Box) else "off"
-    problem = policy_gradient(
-        environment,
-        policies.make(config.policy, environment, hidden=config.hidden, scaled=scale != "off"),
-        horizon=config.horizon,
-        discount=config.discount,
-        batch_size=config.batch,
-        baseline=config.baseline,
-        normalise_advantages=config.normalise_advantages,
-        importance=config.weights,
-        weight_cap=config.weight_cap,
-        eval_episodes=config.eval_episodes,
-        watch_observations=scale != "off",
-        dishonest=config.attack in dishonest.ATTACKS,
-    )
+    parts = own_parts(config)
+    require("scaling" not in parts or scale == "running", "personal scaling needs --normalise-observations running")
+    problem = keep_own(_problem(config, federation, scale != "off"), parts)
+    scale = "off" if "scaling" in parts else scale
     factory = algorithms.factory(config.algorithm)  # once: a file that is loaded twice defines its types twice
     values = vars(config) | {"u0_batches": config.u0} | config.algorithm_option
 
     def algorithm_of(setting: dict[str, Any]) -> Algorithm:
         taken = {name: value for name, value in (values | setting).items() if name in inspect.signature(factory).parameters}
-        return chain(factory(problem, **taken), *_wrappers(config, problem, scale))
+        return deploy_own(chain(factory(problem, **taken), *_wrappers(config, problem, scale)), parts)
 
     return Prepared(problem, algorithm_of, federation, participation_of(config))
+
+
+def _problem(config: Config, federation: Federation, scaled: bool) -> Problem:
+    """What is learned, and by which learner."""
+    environment = federation.environment
+    make_policy = functools.partial(policies.make, config.policy, environment, hidden=config.hidden, scaled=scaled)
+    common = {"horizon": config.horizon, "discount": config.discount, "eval_episodes": config.eval_episodes, "watch_observations": scaled}
+    if config.learner == "actor-critic":
+        require(config.attack not in dishonest.ATTACKS, f"attack {config.attack} is for --learner reinforce: choose one on messages")
+        settings = convert(config.learner_option, Settings, "learner-option")
+        return actor_critic(
+            federation,
+            make_policy(critic=settings.critic),
+            settings,
+            rollout_steps=config.rollout_steps,
+            lanes=config.batch,
+            batches=math.ceil(config.rounds * config.local_steps * config.participation),
+            **common,
+        )
+    return policy_gradient(
+        environment,
+        make_policy(),
+        batch_size=config.batch,
+        baseline=config.baseline,
+        normalise_advantages=config.normalise_advantages,
+        importance=config.weights,
+        weight_cap=config.weight_cap,
+        eval_deterministic=True,
+        dishonest=config.attack in dishonest.ATTACKS,
+        **common,
+    )
 
 
 def _wrappers(config: Config, problem: Problem | None = None, scale: str = "off") -> tuple[Any, ...]:

@@ -69,6 +69,19 @@ class Simulations:
         self.qvel += offset[:, nq:]
         return self._failed(self._batch.forward)
 
+    def start_some(self, lanes: np.ndarray, offset: np.ndarray) -> np.ndarray | None:
+        """Like `start`, for the lanes `lanes` only; offset has a row for each of them."""
+        nq = self.qpos.shape[1]
+        self._batch.reset(lanes, stage=NO_STAGE)
+        self.qpos[lanes] += offset[:, :nq]
+        self.qvel[lanes] += offset[:, nq:]
+        return self._failed(lambda: self._batch.forward(lanes))
+
+    @property
+    def state(self) -> np.ndarray:
+        """All that the next step of every lane depends on, (L, nstate); it may be written."""
+        return self._batch.state
+
     def step(self, ctrl: np.ndarray, ids: np.ndarray | None, substeps: int) -> np.ndarray | None:
         """Steps lanes `ids` (None: all); MuJoCo clamps ctrl, (L, nu), to the range of the motors.
 
@@ -131,6 +144,16 @@ class BatchHost:
             simulations.use(self._models, index)
         return BatchSession(self, simulations, index, np.asarray(start, np.float64), self._knobs)
 
+    def words(self, horizon: int) -> int:
+        """A state is MuJoCo's own, float64."""
+        return 2 * Simulations(self._models[0] if self._models else models.build(self.task.name), 1).state.shape[1]
+
+    def resume(self, index: np.ndarray, start: np.ndarray, state: np.ndarray, new: np.ndarray) -> "BatchSession":
+        """Goes on from states that `BatchSession.save` gave, or starts lanes that are new."""
+        session = self.reset(index, start)
+        session.restore(np.flatnonzero(~new), state)
+        return session
+
     def give_back(self, simulations: Simulations) -> None:
         """Keeps simulations for the next session."""
         with self._lock:
@@ -169,6 +192,29 @@ class BatchSession:
             self.observation = seen
             return Stepped(seen, paid, self._none, self._none)
         return self._end(seen, paid, fine, lost)
+
+    def restart(self, lanes: np.ndarray, start: np.ndarray) -> None:
+        """Starts some lanes again."""
+        self._alive = self._alive.copy()
+        self._alive[lanes] = True
+        self._doomed = self._doomed | self._report(self._simulations.start_some(lanes.astype(np.int32), np.asarray(start, np.float64)))
+        self._move(lanes)
+
+    def save(self) -> np.ndarray:
+        """MuJoCo's states as words of 32 bits."""
+        return np.ascontiguousarray(self._simulations.state).view(np.uint32)
+
+    def restore(self, lanes: np.ndarray, state: np.ndarray) -> None:
+        """Puts some lanes into the states, (L, W), that `save` gave."""
+        self._simulations.state[lanes] = np.ascontiguousarray(state).view(np.float64)[lanes]
+        self._move(lanes)
+
+    def _move(self, lanes: np.ndarray) -> None:
+        """Reads the observations of lanes that are somewhere else now."""
+        seen = self.observation.copy()
+        seen[lanes] = observation(self._task, self._simulations.qpos, self._simulations.qvel)[lanes]
+        self.observation = seen
+        self._ids = None if self._alive.all() else np.flatnonzero(self._alive).astype(np.int32)
 
     def _allowed(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The action with its offset, and the lanes that end with this step in any case.
