@@ -220,7 +220,7 @@ def test_ten_thousand_fuzzed_answers():
     used = 0
     for _ in range(20):
         heard = agents.ask(Task("update", "", ""), {}, template, list(range(500)))
-        refused = [event for event in agents.take() if event["what"].startswith("refused: ")]
+        refused = [event for event in agents.events.take() if event["what"].startswith("refused: ")]
         assert [event["agent"] for event in refused] == [agent for agent, one in enumerate(heard) if one.tree is None]
         for event in refused:
             assert_one_line(event["what"])

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedpg.flower.keys import make_keys
-from fedpg.flower.processes import APP, free_port
+from fedpg.flower.processes import free_port
+from fedpg.flower.superlink import APP
 from helpers.real import Real, federation
 
 

@@ -69,7 +69,7 @@ def test_what_the_server_reports_is_counted(path):
         agents.wait_for(1, round, "training")
         heard = agents.ask(Task("update", "", "", round=round), SHARED, SHARED, list(range(4)), np.zeros(4), np.zeros(4))
         assert [one.tree is not None for one in heard] == [True, False, False, False]
-        for told in agents.take():
+        for told in agents.events.take():
             writer.happened(told)
     status = read_status(path)
     good, damaged, silent, away = status.agents

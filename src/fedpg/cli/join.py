@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import os
 import signal
 from pathlib import Path
 from typing import Annotated, Literal
@@ -66,7 +67,8 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
-    from fedpg.flower.processes import SuperNode
+    from fedpg.flower.processes import Running
+    from fedpg.flower.supernode import SuperNode
     from fedpg.runs.folder import RunFolder
 
     families.check_name(options.env)
@@ -76,14 +78,18 @@ def main(argv: list[str]) -> int:
     names = [field.name for field in dataclasses.fields(AgentSettings) if field.name != "agent"]
     settings = AgentSettings(options.agent_id, **{name: getattr(options, name) for name in names})
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.umask(0o077)  # what this agent remembers is nobody else's business
     with RunFolder(folder).lock(hint="wait for it, or give another --folder"):
         tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for {options.server}")
-        node = SuperNode(options.server, options.agent_id, Agent(settings, folder / "states", tell).answer, folder, keys, tell)
+        running = Running(folder)
+        if running.ended:
+            tell(f"ended what an earlier process had left behind: {', '.join(running.ended)}")
+        node = SuperNode(options.server, options.agent_id, Agent(settings, folder / "states", tell).answer, folder, keys, tell, running)
         try:
             node.wait()
         finally:
             node.stop()
+            running.clear()
     return 0
 
 

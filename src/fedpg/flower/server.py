@@ -21,7 +21,7 @@ from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalUpdate
 from fedpg.algorithms.selection import Selector, selector
 from fedpg.communication import Communication, measure
-from fedpg.errors import one_line
+from fedpg.flower.event_queue import EventQueue
 from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Task, Update, pack, read_answer
 from fedpg.flower.status import ABSENT, StatusWriter
 from fedpg.keys import Moment, Purpose
@@ -83,20 +83,25 @@ class Reply(NamedTuple):
 class RemoteAgents:
     """The agents of a run behind a link: sends them tasks, checks their answers, and records what goes wrong.
 
-    It is also the engine's event log (`fedpg.events.EventLog`). The link may be set later.
+    The link may be set later. `events` is also the engine's event log.
     """
 
-    live = True
-
-    def __init__(self, terms: RunTerms, rules: Rules, link: Link | None = None, status: StatusWriter | None = None) -> None:
+    def __init__(
+        self,
+        terms: RunTerms,
+        rules: Rules,
+        link: Link | None = None,
+        status: StatusWriter | None = None,
+        events: EventQueue | None = None,
+    ) -> None:
         self._terms, self.rules, self.link, self._status = terms, rules, link, status
-        self._events: list[dict[str, Any]] = []
+        self.events = events or EventQueue()
+        self.note = self.events.note
         self._serial = time.time_ns() // 1000  # above the serial numbers of earlier processes of this run
-        self._round, self._during = 0, "warm-up"
 
     def wait_for(self, needed: int, round: int, during: str, seconds: float = math.inf) -> None:
         """Returns when `needed` agents are there, or after `seconds`. What follows belongs to `round` and `during`."""
-        self._round, self._during = round, during
+        self.events.round, self.events.during = round, during
         noted, end = False, time.monotonic() + seconds
         while time.monotonic() < end and len(present := self.link.present()) < needed:
             if self._status:
@@ -124,7 +129,7 @@ class RemoteAgents:
                 tasks[agent] = msgspec.structs.replace(task, serial=self._serial, **common, **own)
                 packets[agent] = pack(tasks[agent], arrays)
         if self._status:
-            self._status.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
+            self._status.asked(self.events.round, self.events.during, list(packets), sum(map(len, packets.values())))
         replies, began = dict.fromkeys(ids, Reply(False, None)), time.monotonic()
         for agent in sorted(replies.keys() - packets.keys()):
             self.note(agent, ABSENT)
@@ -144,15 +149,6 @@ class RemoteAgents:
         if self._status:
             self._status.answered(agent, seconds, len(answer) if came else 0, problem)
         return Reply(came, tree, withheld=came and tree is None and not problem)
-
-    def note(self, agent: int | None, what: str) -> None:
-        """Records an event; `agent` is None where it concerns no particular one."""
-        self._events.append({"round": self._round, "during": self._during, "seed": 0, "agent": agent, "what": one_line(what)})
-
-    def take(self) -> list[dict[str, Any]]:
-        """The events since the last call."""
-        taken, self._events = self._events, []
-        return taken
 
 
 class Server:
@@ -175,7 +171,7 @@ class Server:
         self._measured = algorithm = algorithm_of({})
         self._remote, self._rules = remote, remote.rules
         self._algorithm = algorithm if algorithm.personal else _without_states(self._problem, algorithm)
-        self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote
+        self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote.events
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._started = False
 

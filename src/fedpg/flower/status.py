@@ -218,11 +218,18 @@ class StatusWriter(Progress):
             new = Event(number, time.time(), place, agent, what, count)
             status.events = [*(known for known in status.events if known not in same), new][-MAX_EVENTS:]
 
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self._status.round
+
     def finished(self) -> None:
-        """The run has come to its end, or was stopped."""
-        done, rounds = self._status.round, self._status.rounds
-        stopped = ("stopped", f"stopped after {done} of {rounds} rounds")
-        self._end(*(("finished", f"finished: all {done} rounds are done") if done >= rounds else stopped))
+        """The run has come to its end."""
+        self._end("finished", f"finished: all {self.round} rounds are done")
+
+    def stopped(self) -> None:
+        """The server was stopped by its operator."""
+        self._end("stopped", f"stopped after {self.round} of {self._status.rounds} rounds")
 
     def failed(self, reason: str) -> None:
         """The run has ended before its end."""

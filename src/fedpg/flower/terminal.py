@@ -27,11 +27,13 @@ class StatusView:
 
     Args:
         console: where. If it is no terminal, there is no line with the progress.
-        path: the file; need not exist yet.
+        path: the file; what it holds already is not printed again.
     """
 
     def __init__(self, console: Console, path: Path) -> None:
         self._console, self._path, self._lines, self._stop = console, path, StatusLines(), threading.Event()
+        if (before := read_status(path)) is not None:
+            self._lines.new(before)
         self._progress = rich.live.Live(get_renderable=self._draw, console=console, refresh_per_second=PER_SECOND, transient=True)
         self._thread = threading.Thread(target=self._print, name="status", daemon=True)
 
