@@ -67,7 +67,7 @@ def test_cut_short_at_any_byte_it_is_refused():
 def test_another_version_says_so():
     data = bytearray(pack(TASK, {}))
     data[5] += 1
-    with pytest.raises(Refused, match="a packet of format 2, here 1: one side runs another version of fedpg"):
+    with pytest.raises(Refused, match="a packet of format 3, here 2: one side runs another version of fedpg"):
         unpack(bytes(data), Task)
 
 
@@ -204,7 +204,10 @@ class Fuzzed:
     def present(self):
         return set(range(self.count))
 
-    def ask(self, sent, seconds):
+    def late(self):
+        return {}
+
+    def ask(self, sent, seconds, enough):
         seed = next(self.seeds)
         for agent, packet in sent.items():
             task, _ = unpack(packet, Task)

@@ -7,11 +7,13 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import tomli_w
 
 from fedpg.errors import require
 from fedpg.flower.agent import OWN_CODE, OWN_FIELDS
 from fedpg.flower.event_queue import EventQueue
+from fedpg.flower.protocol import shapes_of
 from fedpg.flower.server import Link, RemoteAgents, Rules, RunTerms, Server
 from fedpg.flower.status import StatusWriter
 from fedpg.runs.config import Config, to_toml
@@ -48,7 +50,12 @@ def check(config: Config, rules: Rules) -> None:
     """Raises a `UserError` for a configuration, or rules, that a federation between machines cannot have."""
     require(config.seeds == 1, "a federation between machines runs one seed: leave out --seeds")
     require(config.attack == "none", "agents decide about attacks: leave out --attack here, and give it to fedpg join")
-    require(0 < rules.deadline < 1e6, f"deadline must be a positive number of seconds, not {rules.deadline}")
+    require(0 <= rules.deadline < 1e6, f"deadline must be a number of seconds, 0 for one that adapts, not {rules.deadline}")
+    require(rules.max_staleness >= 0, f"max-staleness must be 0 or more rounds, not {rules.max_staleness}")
+    fewest, most = rules.min_agents_per_round, config.agents
+    require(
+        fewest == 0 or rules.quorum <= fewest <= most, f"min-agents-per-round must be from the quorum to the {most} agents, not {fewest}"
+    )
     require(0 <= rules.start_with <= config.agents, f"start-with must be from 0 to the {config.agents} agents, not {rules.start_with}")
     require(1 <= rules.quorum <= config.agents, f"quorum must be from 1 to the {config.agents} agents, not {rules.quorum}")
     complete, participants = resolve(config), participation_of(config).participants(config.agents)
@@ -66,10 +73,13 @@ def make_server(
     events: EventQueue | None = None,
 ) -> Server:
     """The engine of a complete configuration; `run` is the name under which agents keep their states."""
-    terms = RunTerms(run, to_agents(config), config.agents)
+    prepared = prepare(config)
+    problem, algorithm = prepared.problem, prepared.algorithm_of({})
+    shared = jax.eval_shape(lambda: algorithm.init(problem.init_params(jax.random.key(0)))[0].shared)
+    terms = RunTerms(run, to_agents(config), config.agents, shapes_of(prepared.federation.environment, shared))
     remote = RemoteAgents(terms, rules, status=status, events=events)
-    remote.link = make_link(terms, functools.partial(remote.note, None))
-    return Server(prepare(config), remote, withheld=config.noise > 0)
+    remote.link = make_link(terms, functools.partial(remote.note, None, during="greeting"))
+    return Server(prepared, remote, withheld=config.noise > 0)
 
 
 def train_remotely(

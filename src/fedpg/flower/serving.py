@@ -10,21 +10,25 @@ from pathlib import Path
 from fedpg.errors import UserError, require
 from fedpg.flower.event_queue import EventQueue
 from fedpg.flower.flwr_private import RunLost
+from fedpg.flower.greeting import Door
 from fedpg.flower.keys import key_owner
 from fedpg.flower.link import FlowerLink
 from fedpg.flower.processes import Running, split_address
+from fedpg.flower.protocol import spaces_of
 from fedpg.flower.proxy import Proxy
-from fedpg.flower.server import Rules
+from fedpg.flower.server import Rules, RunTerms
 from fedpg.flower.server_app import check, train_remotely
 from fedpg.flower.status import STATUS_FILE, StatusWriter
 from fedpg.flower.superlink import SuperLink
 from fedpg.runs.config import Config
 from fedpg.runs.folder import RunFolder, read_lines
-from fedpg.runs.setup import resolve
+from fedpg.runs.setup import prepare, resolve
 
 TRIES = 5
 """How often a SuperLink is restarted without a finished round in between."""
 POLL = 0.2
+OVER_SECONDS = 10.0
+"""How long the server waits, after the last round, until its agents know that the run is over."""
 STOP_SECONDS = 10.0
 """How long the training may take to notice that it is stopped."""
 KILLED = "the server was killed, or its machine stopped: it continues from the last finished round"
@@ -50,7 +54,7 @@ class Serving(contextlib.ExitStack):
         check(config, rules)
         self._config, self._folder, self._keys, self._rules, self._resume = config, folder, keys, rules, resume
         self._host, self._port = split_address(address)
-        self._events, self._stopped, self.status = EventQueue(), threading.Event(), folder.federation / STATUS_FILE
+        self._events, self.status = EventQueue(), folder.federation / STATUS_FILE
 
     def __enter__(self) -> "Serving":
         place = self._folder.federation
@@ -65,7 +69,10 @@ class Serving(contextlib.ExitStack):
             self._writer = StatusWriter(self.status, resolve(self._config), read_lines(self._folder.metrics))
             self._link = SuperLink(place, self._keys, self._running)
             self.callback(self._link.stop)
-            proxy = Proxy(self._host, self._port, self._link.port, self._keys, self._link.known, place / "proxy.log")
+            config = resolve(self._config)
+            spaces, note = spaces_of(prepare(config).federation.environment), functools.partial(self._events.note, during="greeting")
+            self._door = Door(config.agents, spaces, self._link.owners, note)
+            proxy = Proxy(self._host, self._port, self._link.port, self._keys, self._door, place / "proxy.log")
             self.callback(proxy.stop)
             return self
         except BaseException:
@@ -101,24 +108,25 @@ class Serving(contextlib.ExitStack):
 
     def _try(self) -> None:
         """Trains until the end of the run, or of the SuperLink."""
-        run = self._link.submit(self._stopped.is_set)
+        stopped = threading.Event()
+        run = self._link.submit(stopped.is_set)
         owner = key_owner(self._keys) if self._keys else lambda node: None
-        work = Work(
-            functools.partial(
-                train_remotely,
-                self._config,
-                self._folder.path,
-                lambda terms, note: FlowerLink(run, terms, owner, note),
-                rules=self._rules,
-                resume=self._folder.config.exists(),
-                status=self._writer,
-                events=self._events,
-            )
-        )
+
+        def make_link(terms: RunTerms, note: Callable[[str], None]) -> FlowerLink:
+            self._agents = link = FlowerLink(run, terms, owner, note)
+            self._door.present = link.known
+            return link
+
+        def train() -> None:
+            rest = {"rules": self._rules, "resume": self._folder.config.exists(), "status": self._writer, "events": self._events}
+            train_remotely(self._config, self._folder.path, make_link, **rest)
+            self._agents.tell("over", "", OVER_SECONDS)
+
+        work = Work(train)
         try:
             work.wait()
         except BaseException:
-            self._stopped.set()
+            stopped.set()
             self._link.stop()  # whatever the training waits for fails now
             raise
         finally:

@@ -1,5 +1,6 @@
 """The SuperLink of a server: started, told the agents' keys, given a run, restarted, and stopped."""
 
+import base64
 import json
 import re
 import signal
@@ -36,13 +37,14 @@ class SuperLink:
 
     Attributes:
         port: where it listens; the same after a restart.
-        known: the agents' public keys as PEM.
+        owners: public key of an agent, as in Flower's header -> agent.
     """
 
     def __init__(self, folder: Path, keys: Path | None, running: Running) -> None:
         self._folder, self._keys, self._running = folder, keys, running
         self._home, self.port, self._child = folder / "flower", free_port(), None
-        self.known = frozenset(flower_key(path) for path in agent_keys(keys).values()) if keys else frozenset()
+        files = agent_keys(keys) if keys else {}
+        self.owners = {base64.b64encode(flower_key(path)).decode(): agent for agent, path in files.items()}
 
     def start(self) -> None:
         """Starts it, or starts it again."""

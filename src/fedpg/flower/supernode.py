@@ -12,6 +12,8 @@ from fedpg.flower.processes import Child, Running, command, free_port, key_flags
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a SuperNode that died is restarted; the pause doubles every time."""
+PARTING_SECONDS = 2.0
+"""How long the last answer may take to leave."""
 REFUSALS = ("[code: 2001]", "[code: 2004]")
 """Printed by a SuperNode that is refused: its key is unknown, or a node with its key still counts as connected."""
 REFUSED_SECONDS = 100.0
@@ -64,12 +66,14 @@ class SuperNode:
         self._child = Child(words, self._folder / "supernode.log", self._folder / "flower", self._running)
         self._runner = TaskRunner(f"127.0.0.1:{port}", secret, self._answer, self._tell, authority)
 
-    def wait(self) -> None:
-        """Keeps it running; raises a `UserError` if the server refuses it."""
+    def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Keeps it running until `is_over`; raises a `UserError` if the server refuses it."""
         pause, refused_since = FIRST_PAUSE, None
         while True:
             began = time.monotonic()
             while self._child.code() is None:
+                if is_over():
+                    return time.sleep(PARTING_SECONDS)
                 time.sleep(0.5)
             refused_since = (refused_since or began) if any(code in self._child.printed() for code in REFUSALS) else None
             if refused_since and time.monotonic() - refused_since > REFUSED_SECONDS:
