@@ -76,6 +76,7 @@ class Door:
 
     def __init__(self, agents: int, spaces: str, owners: dict[str, int], note: Callable[[int | None, str], None]) -> None:
         self._agents, self._spaces, self.owners, self._note = agents, spaces, owners, note
+        self._versions = {name: version(name) or "" for name in ("fedpg", "flwr")}
         self.present: Callable[[], set[int]] = set
         self._noted, self._count, self._lock = dict[tuple[int | None, str], float](), 0, threading.Lock()
 
@@ -96,16 +97,15 @@ class Door:
     def _reason(self, said: Greeting) -> str:
         """Why an agent cannot take part; empty if it can."""
         owner = self.owners.get(said.key, -1) if self.owners else said.agent
-        mine = Greeting(said.agent, version("fedpg") or "", version("flwr") or "", time.time(), self._spaces)
-        late = mine.time - said.time
+        late = time.time() - said.time
         if owner == -1:
             return "unknown key: put its agent-I.pub into the server's folder of keys and restart the server with --resume"
         if owner != said.agent:
             return f"it says that it is agent {said.agent}, but has the key of agent {owner}"
         if not 0 <= said.agent < self._agents:
             return f"there is no agent {said.agent} in a federation of {self._agents}"
-        for name in ("fedpg", "flwr"):
-            if (theirs := getattr(said, name)) != (ours := getattr(mine, name)):
+        for name, ours in self._versions.items():
+            if (theirs := getattr(said, name)) != ours:
                 return f"it has {name} {theirs[:20]}, the server {ours}: install the same version"
         if not -AHEAD < late < BEHIND:
             return f"its clock is {abs(late):.0f} seconds {'behind' if late > 0 else 'ahead of'} the server's: set it right"
@@ -136,7 +136,9 @@ def greet(server: str, greeting: Greeting, keys: Path | None) -> tuple[int, str]
         with httpx.Client(verify=secure, timeout=GREETING_SECONDS) as client:
             reply = client.post(url, content=msgspec.json.encode(msgspec.structs.replace(greeting, time=time.time())))
     except httpx.TransportError as error:
-        why = error.__cause__.__cause__ if error.__cause__ and error.__cause__.__cause__ else error
+        why: BaseException | None = error
+        while why is not None and not isinstance(why, ssl.SSLError):
+            why = why.__cause__ or why.__context__
         if isinstance(why, ssl.SSLCertVerificationError):
             told = f"the certificate of {server} is not valid for ca.crt in {keys} ({why.verify_message})"
             raise UserError(f"{told}: is this the right server, and the right ca.crt?") from None
