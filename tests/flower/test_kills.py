@@ -28,7 +28,6 @@ pytestmark = pytest.mark.federation
 DOCS = Path(__file__).parents[2] / "docs"
 DATA, PAGE = DOCS / "data" / "kills.json", DOCS / "kills.md"
 ROUNDS, STOPPED, AGENTS = 9, 30.0, 2
-STATE = "status.json: "
 
 
 def state(pattern: str) -> Callable[[dict[str, Any]], bool]:
@@ -124,7 +123,7 @@ def test_a_fault_in_every_place(tmp_path, which, kind):
     number = signal.SIGKILL if kind == "-9" else signal.SIGSTOP
     cells: dict[str, Any] = {}
     flags = ("--quorum", str(AGENTS))
-    with federation(tmp_path, flags, rounds=ROUNDS, agents=AGENTS, algorithm="scaffold", eval_every=3, u0=2) as real:
+    with federation(tmp_path, flags, rounds=ROUNDS, agents=AGENTS, algorithm="fedsvrpg-m", eval_every=3) as real:
         begin(real)
         for place in PLACES:
             if not reached(real, place, 90.0):
