@@ -6,7 +6,7 @@ new `hello` and is absent until it answers: a round waits for it once, not every
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -19,10 +19,19 @@ POLL = 0.1
 """Seconds between questions for answers."""
 NODE_POLL = 1.0
 """Seconds between questions for new nodes."""
-HELLO_SECONDS = 60.0
-"""How long a node has to answer a `hello` before it gets another."""
+FIRST_HELLO, HELLO_SECONDS, MAX_HELLOS = 8.0, 60.0, 8
+"""How long a node has to answer a `hello` before it gets another: at first, and at most, as the time doubles; and how many may be open.
+The first time is short: a SuperNode may hold an answer back until the next message comes."""
 LATE_SECONDS = 600.0
 """How long after its time is up an answer may still come."""
+
+
+class Hello(NamedTuple):
+    """The hellos that a node has not answered: their messages, when it gets another, and how long it has then."""
+
+    messages: tuple[str, ...] = ()
+    again: float = 0.0
+    pause: float = FIRST_HELLO
 
 
 class FlowerLink:
@@ -37,7 +46,7 @@ class FlowerLink:
     def __init__(self, grid: Grid, terms: RunTerms, owner: Callable[[Any], int | None], note: Callable[[str], None]) -> None:
         self._grid, self._terms, self._owner, self._note = grid, terms, owner, note
         self._nodes: dict[int, int] = {}  # agent -> node
-        self._hellos: dict[int, tuple[str, float]] = {}  # node -> message, when
+        self._hellos: dict[int, Hello] = {}  # by node
         self._late: dict[str, tuple[int, int, float]] = {}  # message -> agent, node, when its time was up
         self._came: dict[int, bytes] = {}  # agent -> an answer that came late
         self._serial, self._looked = 0, 0.0
@@ -113,17 +122,19 @@ class FlowerLink:
         self._nodes = {agent: node for agent, node in self._nodes.items() if node in nodes}
         self._hellos = {node: hello for node, hello in self._hellos.items() if node in nodes}
         for node in nodes.keys() - self._nodes.values():
-            if node not in self._hellos or time.monotonic() - self._hellos[node][1] > HELLO_SECONDS:
+            if node not in self._hellos or time.monotonic() > self._hellos[node].again:
                 self._send_hello(node)
         self._collect_late(nodes)
-        by_message = {message: node for node, (message, _) in self._hellos.items() if message}
+        by_message = {message: node for node, hello in self._hellos.items() for message in hello.messages}
         for reply in self._grid.pull_messages(list(by_message)) if by_message else ():
             node = by_message[reply.metadata.reply_to_message_id]
             try:
+                if node not in self._hellos:
+                    continue  # an earlier one was answered too
                 self._accept(nodes[node], _packet_of(reply))
                 del self._hellos[node]
             except Refused as refused:
-                self._hellos[node] = "", time.monotonic()  # it gets another one later
+                self._hellos[node] = Hello((), time.monotonic() + HELLO_SECONDS, HELLO_SECONDS)  # it gets another one later
                 self._note(f"node {node} is refused: {refused}")
                 self._push(node, pack(Task("refused", self._terms.run, "", text=str(refused)), {}), HELLO_SECONDS)
 
@@ -142,7 +153,10 @@ class FlowerLink:
     def _send_hello(self, node: int) -> None:
         self._serial += 1
         task = Task("hello", self._terms.run, self._terms.config, serial=self._serial, seconds=HELLO_SECONDS)
-        self._hellos[node] = self._push(node, pack(task, {}), HELLO_SECONDS) or "", time.monotonic()
+        before, sent = self._hellos.get(node, Hello()), self._push(node, pack(task, {}), HELLO_SECONDS)
+        # An answer to any of the last ones will do.
+        messages = (*before.messages, sent)[-MAX_HELLOS:] if sent else before.messages
+        self._hellos[node] = Hello(messages, time.monotonic() + before.pause, min(2 * before.pause, HELLO_SECONDS))
 
     def _accept(self, node: Any, answer: bytes | str) -> None:
         """Makes the agent of a node present; raises `Refused` for a node that is not who it says."""
