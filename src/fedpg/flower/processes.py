@@ -131,7 +131,7 @@ class Child:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
         with log.open("ab") as file:
-            self._log_start = file.tell()
+            self._log_start = self._log_read = file.tell()
             # In a session of its own: Ctrl-C reaches this process only, which then ends the child in good order.
             streams = {"stdout": file, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
             self._process = subprocess.Popen(with_parent(words, parting), **streams, env=environment(home), start_new_session=True)
@@ -147,6 +147,14 @@ class Child:
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode(errors="replace")
+
+    def news(self) -> str:
+        """What it has printed since the last call."""
+        with self.log.open("rb") as file:
+            file.seek(self._log_read)
+            data = file.read()
+        self._log_read += len(data)
+        return data.decode(errors="replace")
 
     def stop(self) -> None:
         """Ends it, and kills the rest of its process group."""

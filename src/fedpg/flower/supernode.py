@@ -14,6 +14,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a SuperNode that died is restarted; the pause doubles every time."""
 PARTING_SECONDS = 2.0
 """How long the last answer may take to leave."""
+LEFTOVER = "Ignoring reply message"
+"""Printed by a SuperNode that had an answer to a run that is over. It sends one answer per message that it gets, so from then on every
+answer may be one message late."""
 REFUSALS = ("[code: 2001]", "[code: 2004]")
 """Printed by a SuperNode that is refused: its key is unknown, or a node with its key still counts as connected."""
 REFUSED_SECONDS = 100.0
@@ -74,6 +77,10 @@ class SuperNode:
             while self._child.code() is None:
                 if is_over():
                     return time.sleep(PARTING_SECONDS)
+                if LEFTOVER in self._child.news():
+                    self._tell("the SuperNode held an answer to an earlier run: restarting it")
+                    self.stop()
+                    self._start()
                 time.sleep(0.5)
             refused_since = (refused_since or began) if any(code in self._child.printed() for code in REFUSALS) else None
             if refused_since and time.monotonic() - refused_since > REFUSED_SECONDS:
