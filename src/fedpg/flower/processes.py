@@ -71,8 +71,8 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self._path, self._known = folder / RUNNING, dict[str, list[Any]]()
         try:
-            before = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
+            before = dict(json.loads(self._path.read_bytes()))
+        except (OSError, ValueError, TypeError):
             before = {}
         self.killed = bool(before)
         """Whether the last process ended without taking back its record."""
