@@ -74,12 +74,13 @@ def main(argv: list[str]) -> int:
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
     from fedpg.flower.greeting import my_greeting
-    from fedpg.flower.processes import Running, split_address
+    from fedpg.flower.processes import Running, key_flags, split_address
     from fedpg.flower.supernode import SuperNode
     from fedpg.flower.trial import try_environment
     from fedpg.runs.folder import RunFolder
 
     split_address(options.server)
+    key_flags(keys, {"": "ca.crt"})
     families.check_name(options.env)
     for name in OWN_CODE:
         if (given := getattr(options, name)) is not None:

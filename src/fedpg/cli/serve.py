@@ -55,13 +55,15 @@ def main(argv: list[str]) -> int:
     """Runs the verb; returns the exit code."""
     options = parse(ServeOptions, argv, "fedpg serve")
     folder, console = RunFolder(Path(options.out)), Console(highlight=False)
+    either = "give either --keys FOLDER (fedpg cert makes one) or --insecure"
     if options.resume:
         options, file = remembered(options, argv, folder)
     else:
+        require(bool(options.keys) != options.insecure, either)
         require(options.config is not None, "give --config FILE, the run as TOML, or --resume to continue the one in --out")
         folder.require_empty()
         file = Path(options.config)
-    require(bool(options.keys) != options.insecure, "give either --keys FOLDER (fedpg cert makes one) or --insecure")
+    require(bool(options.keys) != options.insecure, either)
     config, keys = configs.Config(**configs.read(file)), Path(options.keys).resolve() if options.keys else None
 
     require_flower()

@@ -43,6 +43,8 @@ class SuperLink:
     def __init__(self, folder: Path, keys: Path | None, running: Running) -> None:
         self._folder, self._keys, self._running = folder, keys, running
         self._home, self.port, self._child = folder / "flower", free_port(), None
+        secure = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.pem", "--ssl-keyfile": "server.key"}
+        self._secure = key_flags(keys, secure) + (["--enable-supernode-auth"] if keys else [])
         files = agent_keys(keys) if keys else {}
         self.owners = {base64.b64encode(flower_key(path)).decode(): agent for agent, path in files.items()}
 
@@ -54,8 +56,7 @@ class SuperLink:
         words += ["--database", str(self._folder / "superlink.db"), "--disable-runtime-dependency-installation"]
         # It starts no process of its own: `OpenRun`, which knows the secret, is the server app.
         words += ["--isolation", "process", "--superexec-auth-secret-file", str(self._folder / "superlink.secret")]
-        files = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.pem", "--ssl-keyfile": "server.key"}
-        words += key_flags(self._keys, files) + (["--enable-supernode-auth"] if self._keys else [])
+        words += self._secure
         # Its database survives a kill, and a polite end may take as long as an agent's call.
         self._child = Child(words, self._folder / "superlink.log", self._home, self._running, parting=signal.SIGKILL)
         wait_until_open(self.port, self._child)
