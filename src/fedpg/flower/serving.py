@@ -24,7 +24,7 @@ from fedpg.runs.config import Config
 from fedpg.runs.folder import RunFolder, read_lines
 from fedpg.runs.setup import prepare, resolve
 
-TRIES = 5
+TRIES = 10
 """How often a SuperLink is restarted without a finished round in between."""
 POLL = 0.2
 OVER_SECONDS = 10.0
