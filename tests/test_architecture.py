@@ -23,7 +23,7 @@ HEAVY = {
     "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "cli/bench.py"],
     "flwr": ["flower/flwr_private.py", "flower/link.py", "flower/app/fedpg_app/apps.py"],
     "cryptography": ["flower/keys.py"],
-    "httpx": ["flower/proxy.py"],
+    "httpx": ["flower/flwr_private.py", "flower/greeting.py", "flower/proxy.py"],
     "starlette": ["flower/proxy.py", "flower/status_page.py", "flower/web.py"],
     "uvicorn": ["flower/proxy.py", "flower/web.py"],
     "tensorboard": ["runs/tensorboard.py"],

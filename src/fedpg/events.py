@@ -1,5 +1,6 @@
 """The log of failures in the agents' environments."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fedpg.envs.host import Host
@@ -29,6 +30,9 @@ class EventLog:
         for index, what in found:
             seed, agent = divmod(int(index), self._agents)
             self._events.append({"round": round, "during": during, "seed": seed, "agent": agent, "what": what})
+
+    def listen(self, write: Callable[[], None] | None) -> None:
+        """Nothing: here events can be taken after every call of the engine, which is when they happen."""
 
     def take(self) -> list[dict[str, Any]]:
         """The events since the last call."""

@@ -47,7 +47,7 @@ CONFIGS = [
     ("agents = 3", ["--quorum", "4"], "quorum must be from 1 to the 3 agents"),
     ("agents = 3\nparticipation = 0.4", ["--quorum", "2"], "quorum 2 is more than the 1 agents of a round"),
     ("agents = 3", ["--start-with", "4"], "start-with must be from 0 to the 3 agents"),
-    ("agents = 3", ["--deadline", "0"], "deadline must be a positive number"),
+    ("agents = 3", ["--deadline", "-1"], "deadline must be a number of seconds"),
     ("seeds = 2", [], "runs one seed"),
     ('attack = "zero"', [], "agents decide about attacks"),
     ('algorithm = "pooled"', [], "cannot run between machines"),

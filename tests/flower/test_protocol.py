@@ -67,7 +67,7 @@ def test_cut_short_at_any_byte_it_is_refused():
 def test_another_version_says_so():
     data = bytearray(pack(TASK, {}))
     data[5] += 1
-    with pytest.raises(Refused, match="a packet of format 2, here 1: one side runs another version of fedpg"):
+    with pytest.raises(Refused, match="a packet of format 3, here 2: one side runs another version of fedpg"):
         unpack(bytes(data), Task)
 
 
@@ -204,7 +204,10 @@ class Fuzzed:
     def present(self):
         return set(range(self.count))
 
-    def ask(self, sent, seconds):
+    def late(self):
+        return {}
+
+    def ask(self, sent, seconds, enough):
         seed = next(self.seeds)
         for agent, packet in sent.items():
             task, _ = unpack(packet, Task)
@@ -220,7 +223,7 @@ def test_ten_thousand_fuzzed_answers():
     used = 0
     for _ in range(20):
         heard = agents.ask(Task("update", "", ""), {}, template, list(range(500)))
-        refused = [event for event in agents.take() if event["what"].startswith("refused: ")]
+        refused = [event for event in agents.events.take() if event["what"].startswith("refused: ")]
         assert [event["agent"] for event in refused] == [agent for agent, one in enumerate(heard) if one.tree is None]
         for event in refused:
             assert_one_line(event["what"])

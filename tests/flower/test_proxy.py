@@ -13,6 +13,7 @@ import threading
 import pytest
 
 from fedpg.errors import UserError
+from fedpg.flower.greeting import Door
 from fedpg.flower.keys import flower_key, make_keys
 from fedpg.flower.proxy import CALLS, MAX_BODY_UNKNOWN, Proxy
 
@@ -149,7 +150,8 @@ def test_no_second_call_hides_in_the_first(plain, framing):
 
 def test_long_calls_are_for_known_keys(keys, tmp_path):
     known, log = flower_key(keys / "agent-0.pub"), tmp_path / "proxy.log"
-    with link() as server, opened(server.server_port, known_keys=frozenset({known}), log=log) as proxy:
+    door = Door(1, "", {base64.b64encode(known).decode(): 0}, lambda agent, line: None)
+    with link() as server, opened(server.server_port, door=door, log=log) as proxy:
         long = b"0" * (MAX_BODY_UNKNOWN + 1)
         for key, body, status in ((known, long, 200), (b"other", long, 413), (b"other", long[:-1], 200)):
             connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)

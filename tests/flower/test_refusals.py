@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedpg.flower.keys import make_keys
-from fedpg.flower.processes import APP, free_port
+from fedpg.flower.processes import free_port
+from fedpg.flower.superlink import APP
 from helpers.real import Real, federation
 
 
@@ -65,8 +66,7 @@ def test_everybody_who_has_no_business_there(tmp_path):
         registered = flwr(real, tmp_path / "home", "supernode", "register", str(strange / "agent-1.pub"), "theirs")
         submitted = flwr(real, tmp_path / "home", "run", str(APP), "theirs")
         assert registered.returncode == submitted.returncode == 1
-        answered = tmp_path / "i" / "supernode.log"
-        real.wait_until(lambda: answered.exists() and "Sent successfully" in answered.read_text(errors="replace"))
+        assert real.processes["impostor"].wait(60) == 2, "it does not get past the greeting"
         for name in ("unknown key", "no key", "other server"):
             assert real.processes[name].wait(30) == 1
         real.join(0)  # the one with the right key

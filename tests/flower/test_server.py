@@ -157,7 +157,7 @@ class Deadly(Direct):
         super().__init__(agents)
         self.killed: list[tuple] = []
 
-    def ask(self, sent, seconds):
+    def ask(self, sent, seconds, enough=None):
         task, _ = unpack(next(iter(sent.values())), Task)
         which = task.kind, task.round, task.purpose
         if which in self.killed:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from fedpg.flower.server_app import PROCESS
+from fedpg.flower.processes import RUNNING, identity
+from fedpg.flower.serving import KILLED
 from helpers.real import Real, descendants, federation, named
 from helpers.rounds import SERVER, error, part, saved, simulated
 
@@ -39,40 +42,51 @@ def resumed(real: Real) -> list[int]:
     return [resume["round"] for resume in json.loads((real.out / "manifest.json").read_text())["resumed"]]
 
 
-def test_a_server_that_is_killed_and_started_again(tmp_path):
+@pytest.mark.parametrize("alone", [True, False], ids=["its main process alone", "all its processes"])
+def test_a_server_that_is_killed_and_started_again(tmp_path, alone):
     with federation(tmp_path, rounds=ROUNDS, algorithm="scaffold", eval_every=2) as real:
         begin(real)
-        done = real.round()
-        real.kill("serve")
+        done, started = real.round(), descendants(real.processes["serve"].pid)
+        if alone:
+            os.kill(real.processes["serve"].pid, signal.SIGKILL)
+            real.processes["serve"].wait()
+        else:
+            real.kill("serve")
         before = real.lines("metrics.jsonl")
         real.serve("--resume")
         real.finish()
+        assert not any(identity(process) for process in started)
         assert all(real.processes[f"join-{agent}"].poll() is None for agent in range(3)), "agents outlive their server"
     assert resumed(real) == [done]
     assert real.lines("metrics.jsonl")[: len(before)] == before
+    assert [event["what"] for event in real.events() if event["during"] == "resuming"][:1] == [KILLED]
+    assert not (real.out / "federation" / RUNNING).exists()
     assert_as_if_nothing_had_happened(real)
 
 
-def test_a_server_app_that_is_killed(tmp_path):
-    with federation(tmp_path, rounds=ROUNDS, algorithm="scaffold") as real:
-        begin(real)
-        done = real.round()
-        os.kill(int((real.out / "federation" / PROCESS).read_text()), signal.SIGKILL)
-        real.finish()
-    assert resumed(real) == [done]
-    assert_as_if_nothing_had_happened(real)
-
-
-def test_a_superlink_that_is_killed(tmp_path):
+def test_a_superlink_that_is_killed_is_started_again(tmp_path):
     with federation(tmp_path, rounds=ROUNDS, algorithm="scaffold") as real:
         begin(real)
         done = real.round()
         (link,) = named(real.processes["serve"].pid, "flower-superlink")
         os.kill(link, signal.SIGKILL)
-        assert real.processes["serve"].wait(30) == 2
-        assert "continue with --resume" in real.log("serve")
-        assert not descendants(real.processes["serve"].pid)
-        real.serve("--resume")
         real.finish()
     assert resumed(real) == [done]
+    assert "the SuperLink ended with code -9: it is restarted" in [event["what"] for event in real.events()]
     assert_as_if_nothing_had_happened(real)
+
+
+def test_a_process_with_the_number_of_a_dead_one_is_not_touched(tmp_path):
+    """The record names a living process of somebody else's, which began at another time."""
+    with (
+        federation(tmp_path, rounds=1, agents=1) as real,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other,
+    ):
+        who = identity(other.pid)
+        (real.out / "federation").mkdir(parents=True)
+        (real.out / "federation" / RUNNING).write_text(json.dumps({"superlink": [who[0], "1", who[2]]}))
+        real.serve()
+        real.join(0)
+        real.finish()
+        assert identity(other.pid) == who
+        other.communicate(b"\n")

@@ -46,7 +46,10 @@ class Wire:
     def present(self) -> set[int]:
         return {0, 1, 2}
 
-    def ask(self, sent: dict[int, bytes], seconds: float):
+    def late(self):
+        return {}
+
+    def ask(self, sent: dict[int, bytes], seconds: float, enough=None):
         began = time.monotonic()
         self.sent += sum(map(len, sent.values()))
         self.states.append(read_status(self.path).state)
@@ -69,7 +72,7 @@ def test_what_the_server_reports_is_counted(path):
         agents.wait_for(1, round, "training")
         heard = agents.ask(Task("update", "", "", round=round), SHARED, SHARED, list(range(4)), np.zeros(4), np.zeros(4))
         assert [one.tree is not None for one in heard] == [True, False, False, False]
-        for told in agents.take():
+        for told in agents.events.take():
             writer.happened(told)
     status = read_status(path)
     good, damaged, silent, away = status.agents
@@ -97,8 +100,8 @@ def test_states_follow_the_run(path):
         seen.append(read_status(path))
         return seen[-1]
 
-    writer.waiting(0, {1}, 3)
-    assert (told().state, seen[-1].agents[1].state) == ("waiting for agents: 1 of at least 3 is there", "present")
+    writer.waiting(0, {1}, "waiting for agents 0, 2, 3 since 14:03:10")
+    assert (told().state, seen[-1].agents[1].state) == ("waiting for agents 0, 2, 3 since 14:03:10", "present")
     writer.asked(0, "warm-up", [0, 1], 10)
     assert told().state == "warm-up: 0 of 2 have answered"
     assert [agent.state for agent in seen[-1].agents] == ["at work", "at work", "not here yet", "not here yet"]
@@ -106,8 +109,11 @@ def test_states_follow_the_run(path):
     writer.answered(0, 0.5, 7, "")
     assert (told().phase, seen[-1].state) == ("evaluating", "evaluating: 1 of 2 have answered")
     with writer.running(CONFIG, 0):
+        writer.slow("waiting for agent 1 since 14:03:10")
+        assert told().state == "evaluating: 1 of 2 have answered; waiting for agent 1 since 14:03:10"
         writer.advanced(4)
-        writer.finished()
+        assert told().last_round.startswith("round 4 of 10: 1 of 4 agents in ")
+        writer.stopped()
         assert (told().phase, seen[-1].state) == ("stopped", "stopped after 4 of 10 rounds")
         assert [agent.state for agent in seen[-1].agents][:2] == ["present", "present"]
         writer.advanced(10)

@@ -50,9 +50,11 @@ def test_lines_for_what_matters(path):
         return lines.new(read_status(path))
 
     assert told() == []
-    writer.waiting(0, {0, 2}, 3)
-    assert told() == ["here: agents 0, 2 (2 of 3 are there)", "waiting for agents: 2 of at least 3 are there"]
-    writer.waiting(0, {0, 2}, 3)
+    line = "waiting for agent 1 since 14:03:10"
+    writer.waiting(0, {0, 2}, line)
+    writer.happened(event(None, line, 0))
+    assert told() == ["here: agents 0, 2 (2 of 3 are there)", line]
+    writer.waiting(0, {0, 2}, line)
     assert told() == []
     writer.asked(0, "training", [0, 1, 2], 10)
     assert told() == ["here: agent 1 (3 of 3 are there)"]
@@ -65,9 +67,10 @@ def test_lines_for_what_matters(path):
         writer.happened(event(2, "absent", 1))
     assert told() == ["gone: agent 2 (2 of 3 are there)", "round 2: agent 1: refused: [red]odd (events.jsonl has all)"]
     writer.happened(event(1, "refused: [red]odd", 2))
-    writer.happened(event(None, "1 of 3 agents are there: waiting for the others", 2))
     writer.advanced(10)
     assert told() == []
+    writer.happened(event(None, "waiting for agent 0 since 14:09:00", 2))
+    assert told() == ["round 3: waiting for agent 0 since 14:09:00 (events.jsonl has all)"]
     writer.finished()
     assert told() == ["finished: all 10 rounds are done"]
     writer.failed("no room")
@@ -103,6 +106,7 @@ def test_lines_are_printed_while_it_runs(path, terminal):
     ):
         assert line in text
     assert "gone" not in text
+    assert ("round 10 of 10: 2 of 3 agents in " in text) == (not terminal), "a terminal has a bar instead"
     if not terminal:
         assert text.splitlines()[0] == "here: agents 0, 1 (2 of 3 are there)"
         assert text.splitlines()[-1] == "finished: all 10 rounds are done"

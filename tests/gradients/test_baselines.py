@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpg.envs import Box
 from fedpg.envs.cartpole import ENVIRONMENT as CARTPOLE
 from fedpg.envs.tabular import environment
 from fedpg.errors import UserError
@@ -98,3 +99,10 @@ def test_bad_names_are_user_errors() -> None:
         baselines.make("linaer", TINY, 3)
     with pytest.raises(UserError, match="cartpole has none: use 'linear'"):
         baselines.make("value", CARTPOLE, 3)
+
+
+def test_a_fit_that_needs_too_much_memory_is_refused_with_a_proposal() -> None:
+    wide = POINT._replace(observation_space=Box((20_000,)))
+    with pytest.raises(UserError, match=r"linear baseline of 40004 features needs 25.6 GB for every agent: give --baseline time"):
+        baselines.make("linear", wide, 4)
+    assert baselines.make("time", wide, 4)

@@ -35,7 +35,10 @@ class Direct:
     def present(self) -> set[int]:
         return set(self.agents) - self.away
 
-    def ask(self, packets: dict[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | str]]:
+    def late(self) -> dict[int, bytes]:
+        return {}
+
+    def ask(self, packets: dict[int, bytes], seconds: float, enough: object = None) -> Iterator[tuple[int, bytes | str]]:
         for agent, packet in reversed(packets.items()):  # answers come in any order
             task, _ = unpack(packet, Task)
             answer = self.agents[agent].answer(packet)

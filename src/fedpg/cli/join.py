@@ -2,9 +2,11 @@
 
 import dataclasses
 import datetime
+import os
 import signal
+import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -13,6 +15,9 @@ from fedpg.errors import require
 from fedpg.flower import require_flower
 from fedpg.runs.config import Options, PresetNotNegative
 
+GREETING_PAUSE = 2.0
+"""Seconds between greetings while the server is away."""
+
 
 @dataclasses.dataclass(frozen=True)
 class JoinOptions:
@@ -20,8 +25,8 @@ class JoinOptions:
 
     Example: fedpg join --server server.example:9092 --agent-id 0 --env cartpole --keys keys
 
-    Keeps the environment and the compiled program in memory, and runs until it is stopped: it waits while the server is away, and
-    continues when the server is back. The server chooses the algorithm, but no code comes from it.
+    Tries the environment first. Then keeps it and the compiled program in memory, and runs until it is stopped: it waits while the
+    server is away, and continues when the server is back. The server chooses the algorithm, but no code comes from it.
     """
 
     agent_id: int
@@ -50,6 +55,8 @@ class JoinOptions:
     """Take part only with at least this much noise on messages; see docs/privacy.md."""
     most_epsilon: float = 0.0
     """Stop answering before the privacy loss exceeds this epsilon; 0 for no limit."""
+    once: bool = False
+    """End when the run is over, with exit code 0, instead of waiting for the next one."""
     attack: Literal["none", "zero", "noise", "sign-flip", "reward-flip", "random-action", "shuffled-reward"] = "none"
     """Act as an attacker, to test a federation's defences."""
 
@@ -66,25 +73,51 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
-    from fedpg.flower.processes import SuperNode
+    from fedpg.flower.greeting import my_greeting
+    from fedpg.flower.processes import Running, key_flags, split_address
+    from fedpg.flower.supernode import SuperNode
+    from fedpg.flower.trial import try_environment
     from fedpg.runs.folder import RunFolder
 
+    split_address(options.server)
+    key_flags(keys, {"": "ca.crt"})
     families.check_name(options.env)
     for name in OWN_CODE:
         if (given := getattr(options, name)) is not None:
             own.load(given, name)
     names = [field.name for field in dataclasses.fields(AgentSettings) if field.name != "agent"]
     settings = AgentSettings(options.agent_id, **{name: getattr(options, name) for name in names})
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.umask(0o077)  # what this agent remembers is nobody else's business
     with RunFolder(folder).lock(hint="wait for it, or give another --folder"):
-        tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for {options.server}")
-        node = SuperNode(options.server, options.agent_id, Agent(settings, folder / "states", tell).answer, folder, keys, tell)
+        running = Running(folder)
+        if running.ended:
+            tell(f"ended what an earlier process had left behind: {', '.join(running.ended)}")
+        environment = try_environment(options.env, options.agent_id, options.heterogeneity, options.env_option)
+        greeting = my_greeting(options.agent_id, environment, keys)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
+        tell(f"agent {options.agent_id} in {options.env}, state in {folder}; greeting {options.server}")
+        wait_for_welcome(options.server, greeting, keys)
+        agent = Agent(settings, folder / "states", tell)
+        node = SuperNode(options.server, options.agent_id, agent.answer, folder, keys, tell, running)
         try:
-            node.wait()
+            node.wait(agent.over.is_set if options.once else lambda: False)
         finally:
             node.stop()
+            running.clear()
     return 0
+
+
+def wait_for_welcome(server: str, greeting: Any, keys: Path | None) -> None:
+    """Returns when the server has welcomed this agent; raises a `UserError` if it refuses it."""
+    from fedpg.flower.greeting import WELCOME, greet
+
+    told = ""
+    while (found := greet(server, greeting, keys))[0] != WELCOME:
+        if found[0] != told:
+            tell(f"waiting: {found[1]}")
+        told = found[0]
+        time.sleep(GREETING_PAUSE)
+    tell("the server welcomes this agent: connecting")
 
 
 def tell(line: str) -> None:

@@ -2,6 +2,9 @@
 
 import contextlib
 import dataclasses
+import json
+import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -12,7 +15,14 @@ from fedpg.errors import require
 from fedpg.flower import require_flower
 from fedpg.flower.server import Rules
 from fedpg.runs import config as configs
-from fedpg.runs.folder import RunFolder
+from fedpg.runs.config import flag
+from fedpg.runs.folder import RunFolder, write_atomically
+
+OPTIONS = "serve.json"
+"""The file with the flags of a server, for --resume."""
+CONFIG = "config.toml"
+"""The file with the run as it was given, for a server that was killed before it wrote a run folder."""
+NOT_KEPT = ("config", "out", "resume")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +31,8 @@ class ServeOptions(Rules):
 
     Example: fedpg serve --config fed.toml --out runs/fed --keys keys
 
-    Starts Flower's SuperLink with our ServerApp, and writes a run folder as `fedpg train` does. Agents are started with
-    `fedpg join`; see docs/deploy.md.
+    Starts Flower's SuperLink and writes a run folder as `fedpg train` does. Agents are started with `fedpg join`; see
+    docs/deploy.md. With --resume, flags that are left out are those of the first start.
     """
 
     config: str | None = None
@@ -44,40 +54,66 @@ class ServeOptions(Rules):
 def main(argv: list[str]) -> int:
     """Runs the verb; returns the exit code."""
     options = parse(ServeOptions, argv, "fedpg serve")
-    require(bool(options.keys) != options.insecure, "give either --keys FOLDER (fedpg cert makes one) or --insecure")
     folder, console = RunFolder(Path(options.out)), Console(highlight=False)
+    either = "give either --keys FOLDER (fedpg cert makes one) or --insecure"
     if options.resume:
-        folder.require_run()
+        options, file = remembered(options, argv, folder)
     else:
+        require(bool(options.keys) != options.insecure, either)
         require(options.config is not None, "give --config FILE, the run as TOML, or --resume to continue the one in --out")
         folder.require_empty()
-    file = folder.config if options.resume else Path(options.config)
+        file = Path(options.config)
+    require(bool(options.keys) != options.insecure, either)
+    config, keys = configs.Config(**configs.read(file)), Path(options.keys).resolve() if options.keys else None
 
     require_flower()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from fedpg.flower.processes import SuperLink, split_address
-    from fedpg.flower.server_app import check
-    from fedpg.flower.status import STATUS_FILE
+    from fedpg.flower.processes import split_address
+    from fedpg.flower.serving import Serving
     from fedpg.flower.status_page import StatusPage
     from fedpg.flower.terminal import StatusView
 
-    rules = Rules(options.deadline, options.quorum, options.norm_bound, options.start_with)
-    check(configs.Config(**configs.read(file)), rules)
-    if options.insecure:
-        console.print("--insecure: no encryption, and anyone who reaches the port may join", style="bold")
-    status = folder.federation / STATUS_FILE
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.umask(0o077)  # what the run and its agents say is nobody else's business
+    rules = Rules(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Rules)})
+    again = shlex.join(["fedpg", "serve", "--resume", "--out", options.out])
     with contextlib.ExitStack() as cleanup:
+        server = cleanup.enter_context(Serving(config, folder, options.address, keys, rules, options.resume))
+        remember(dataclasses.replace(options, keys=str(keys) if keys else None), config, folder)
+        if options.insecure:
+            console.print("--insecure: no encryption, and anyone who reaches the port may join", style="bold")
         if options.status != "none":
-            page = StatusPage(status, *split_address(options.status))
+            page = StatusPage(server.status, *split_address(options.status))
             cleanup.callback(page.stop)
             console.print(f"status page: http://{page.address}")
-        superlink = SuperLink(file, folder.path, options.address, Path(options.keys) if options.keys else None, rules, options.resume)
-        cleanup.callback(superlink.stop)
+        console.print(f"agents connect to {options.address}; to continue after a stop: {again}", soft_wrap=True)
         try:
-            with StatusView(console, status):
-                superlink.wait()
+            with StatusView(console, server.status):
+                server.run()
         except KeyboardInterrupt:
-            again = f"fedpg serve --resume --out {options.out}" + (" --insecure" if options.insecure else f" --keys {options.keys}")
             console.print(f"stopped; all finished rounds are saved. Continue with: {again}", soft_wrap=True)
             return 130
     return 0
+
+
+def remember(options: ServeOptions, config: configs.Config, folder: RunFolder) -> None:
+    """Writes down what `--resume` needs."""
+    kept = {name: value for name, value in vars(options).items() if name not in NOT_KEPT}
+    write_atomically(folder.federation / OPTIONS, (json.dumps(kept, indent=2) + "\n").encode())
+    write_atomically(folder.federation / CONFIG, configs.to_toml(config).encode())
+
+
+def remembered(options: ServeOptions, argv: list[str], folder: RunFolder) -> tuple[ServeOptions, Path]:
+    """The options of a server that continues a run, and the file with that run."""
+    file = folder.config if folder.config.exists() else folder.federation / CONFIG
+    if not file.exists():
+        folder.require_run()
+    try:
+        before = json.loads((folder.federation / OPTIONS).read_bytes())
+    except (OSError, ValueError):
+        before = {}
+    typed = {flag(word.partition("=")[0]) for word in argv}
+    if typed & {"--keys", "--insecure"}:
+        typed |= {"--keys", "--insecure"}
+    names = {field.name for field in dataclasses.fields(ServeOptions)} - set(NOT_KEPT)
+    kept = {name: value for name, value in before.items() if name in names and f"--{flag(name)}" not in typed}
+    return dataclasses.replace(options, **kept), file

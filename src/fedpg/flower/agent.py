@@ -33,7 +33,7 @@ from fedpg.algorithms.wrappers.privacy import with_secret
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.own import per_agent
 from fedpg.errors import UserError, one_line, require
-from fedpg.flower.protocol import FIRST_STATE, MAX_EVENTS, Answer, Grade, Refused, Task, Update, pack, read_arrays, unpack
+from fedpg.flower.protocol import FIRST_STATE, MAX_EVENTS, Answer, Grade, Refused, Task, Update, pack, read_arrays, shapes_of, unpack
 from fedpg.gradients import dishonest
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Usage
@@ -124,6 +124,7 @@ class AgentProgram:
         self._environment = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[0, 0], own), device)
         server, state = algorithm.init(problem.init_params(Moment(self._key, 0, 0).server_key(Purpose.PARAMS)))
         self.first_shared, self.first_state, self.first_params = server.shared, state, algorithm.deployed(server.shared, state)
+        self.shapes = shapes_of(environment, server.shared)
         stages = [*(Stage(Purpose.WARMUP, i) for i in range(len(algorithm.warmup))), *stages_of_round(algorithm)]
         compiled = functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS.get(device.platform))
         self._updates = {stage: compiled(stage.exchange(algorithm).local_update) for stage in stages}
@@ -215,6 +216,9 @@ class Agent:
         folder: its own, for states.
         tell: called with one line for each thing that people at the agent may want to know.
         make_program: makes its half of a run.
+
+    Attributes:
+        over: set when a run has ended.
     """
 
     def __init__(
@@ -225,7 +229,8 @@ class Agent:
         make_program: Callable[[Config, AgentSettings], AgentProgram] = AgentProgram,
     ) -> None:
         self._settings, self._folder, self._tell, self._make_program = settings, folder, tell, make_program
-        self._busy = threading.Lock()
+        self._busy, self.over = threading.Lock(), threading.Event()
+        self._returns: dict[str, str] = {}  # run -> its first and its last return here
         self._config, self._program = "", None
 
     def answer(self, data: bytes) -> bytes:
@@ -253,12 +258,19 @@ class Agent:
         """Fields of the answer's header, and the tree that is sent."""
         if not RUN_NAME.fullmatch(task.run):  # it becomes the name of a folder
             raise Refused("invalid run name")
+        if task.kind == "refused":
+            self._tell(one_line(f"the server refuses this agent: {task.text}"))
+            return {}, ()
+        if task.kind == "over":
+            self._tell(f"the run is over: {self._returns.pop(task.run, 'all rounds are done')}")
+            self.over.set()
+            return {}, ()
         if self._program is None or self._config != task.config:
             config = self._settings.configuration(Config(**configs.parse(task.config, "the server's configuration")))
             self._config, self._program = task.config, self._make_program(config, self._settings)
         program = self._program
         if task.kind == "hello":
-            return {}, ()
+            return {"shapes": program.shapes}, ()
         if task.kind != "update" and program.withheld:
             return {"withheld": True}, ()
         if task.kind == "report":
@@ -269,7 +281,10 @@ class Agent:
         state = program.first_state if found is None else found
         if task.kind == "evaluate":
             sent = program.evaluate(task, shared, state)
-            self._tell(f"after {task.round} rounds: return {float(sent.total_return):.2f} here")
+            told = f"return {float(sent.total_return):.2f} here after {task.round} rounds"
+            self._tell(told)
+            first = self._returns.get(task.run, told).partition(", ")[0]
+            self._returns[task.run] = told if first == told else f"{first}, {told}"
         else:
             sent, state = self._update(program, task, shared, state)
             save_state(folder, task.to_state, state, keep={task.from_state, task.keep_state})

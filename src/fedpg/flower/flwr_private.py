@@ -1,9 +1,10 @@
-"""Everything that uses private modules of flwr: performing a SuperNode's tasks in this process. Written for flwr 1.41.
+"""Everything that uses private modules of flwr: performing a SuperNode's and a SuperLink's tasks in this process. Written for flwr 1.41.
 
 Flower starts a process for every message, which installs the app that came with the run and executes it with the agent's rights. A
 SuperNode with `--isolation process` starts nothing: it leaves its tasks to a process that asks for them on its local port and knows
 its secret. `TaskRunner` is that process. It takes the packet out of a message, puts the answer into a reply, and never opens the app.
-So a server can ask an agent for the tasks of `fedpg.flower.protocol` and for nothing else.
+So a server can ask an agent for the tasks of `fedpg.flower.protocol` and for nothing else. `OpenRun` does the same for the server: the
+one task of a run, its server app, is performed by `fedpg serve` itself. This saves two processes, and none can outlive it.
 
 What each private name is needed for:
 
@@ -14,6 +15,8 @@ What each private name is needed for:
     pull_task_input, push_message, push_task_output       take the message of a task, hand back its reply, end it
     HeartbeatSender, SendTaskHeartbeatRequest             show that a long task is being worked on
     SubStatus, ErrorCode                                  how a task ended
+    HttpGrid, TaskIdentity, PullTaskInputRequest, RetryInvoker, run_from_proto, PushTaskOutputRequest
+                                                          be the server app of a run, and wait for a SuperLink that stutters
 
 What else depends on the version, without an import: the names of the Fleet API's calls and of the key's header (`proxy.py`), the codes
 of a refusal and command lines and their output (`processes.py`).
@@ -21,16 +24,23 @@ of a refusal and command lines and their output (`processes.py`).
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
+import httpx
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode, SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
+from flwr.common.serde import run_from_proto
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.interceptors.http import SuperExecAuthHttpInterceptor
+from flwr.supercore.retry import RetryInvoker, constant
 from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid import HttpGrid
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from fedpg.errors import one_line
@@ -41,8 +51,101 @@ POLL = 0.2
 SECRET_CALLS = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 """Calls for which the SuperNode wants the secret; all others need the token that comes with a task."""
 
+RETRY_SECONDS = 90.0
+"""How long a SuperLink that runs may fail to answer before the run on it is given up."""
+START_SECONDS = 60.0
+"""How long a run that was submitted may take to appear."""
+
 AnswerPacket = Callable[[bytes], bytes]
 """From a packet to the packet that answers it; never raises."""
+
+
+class RunLost(Exception):
+    """The SuperLink does not serve the run any more: it ended, hangs, or counts the run as failed."""
+
+
+class OpenRun:
+    """A run on a SuperLink whose server app is this process, from its construction until `close`.
+
+    Args:
+        address: HOST:PORT of the SuperLink.
+        secret: the content of the file that the SuperLink has as --superexec-auth-secret-file.
+        authority: the certificate, as PEM, that signed the SuperLink's; None: no encryption.
+        run: Flower's number of the run.
+        is_over: whether waiting for the SuperLink is useless: it has ended, or this process is about to.
+    """
+
+    def __init__(self, address: str, secret: bytes, authority: bytes | None, run: int, is_over: Callable[[], bool]) -> None:
+        self._address, self._authority, self._is_over = address, authority, is_over
+        asking = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=SECRET_CALLS)
+        version, end = RuntimeVersionHttpInterceptor(component_name="flwr-superexec"), time.monotonic() + START_SECONDS
+        proofs, retries = [version, asking], self._retries()
+        client = RuntimeHttpClient.from_server_address(address, authority is None, authority, proofs, retry_invoker=retries)
+        try:
+            while not is_over() and time.monotonic() < end:
+                found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
+                if found.HasField("task") and found.token:
+                    if self._open(found.token) == run:
+                        return
+                    self.close(False)  # of an earlier process, which was killed before it took it
+                time.sleep(POLL)
+        except (httpx.HTTPError, ValueError) as error:
+            raise RunLost(str(error)) from error
+        finally:
+            client.close()
+        raise RunLost("the SuperLink does not hand over the run")
+
+    def _retries(self) -> RetryInvoker:
+        # Flower's own would interrupt the whole process on a refusal, and never give up.
+        return RetryInvoker(
+            lambda: constant(POLL), httpx.TransportError, None, RETRY_SECONDS, jitter=None, should_giveup=lambda error: self._is_over()
+        )
+
+    def _open(self, token: str) -> int:
+        """Makes this process the server app that a token is for; the number of its run."""
+        self._grid = HttpGrid(self._address, self._authority is None, self._authority, token=token)
+        self._grid._retry_invoker = self._retries()
+        given = self._grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, given.run.run_id, given.context.node_id
+        self._grid.set_run(run_from_proto(given.run))
+        self._heartbeat = HeartbeatSender(self._send_heartbeat)
+        self._heartbeat.start()
+        return given.run.run_id
+
+    def get_nodes(self) -> Any:
+        """The SuperNodes that are connected."""
+        return self._call(self._grid.get_nodes)
+
+    def push_messages(self, messages: list[Message]) -> Any:
+        """Sends messages; their ids, None where one could not be sent."""
+        return self._call(self._grid.push_messages, messages)
+
+    def pull_messages(self, ids: list[str]) -> Any:
+        """The replies that have come to the messages `ids`."""
+        return self._call(self._grid.pull_messages, ids)
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._is_over():
+            raise RunLost("stopped")
+        try:
+            return function(*args)
+        except (httpx.HTTPError, ValueError) as error:
+            raise RunLost(str(error)) from error
+
+    def _send_heartbeat(self) -> bool:
+        # Flower's own function would interrupt this process; what has become of the run is seen by the next call.
+        with contextlib.suppress(Exception):
+            self._grid._runtime_client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        return True
+
+    def close(self, done: bool) -> None:
+        """Ends the run on the SuperLink, if that still runs."""
+        self._heartbeat.stop()
+        self._grid._retry_invoker.max_tries = 1
+        status = SubStatus.COMPLETED if done else SubStatus.FAILED
+        with contextlib.suppress(Exception):
+            self._grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details="" if done else "stopped"))
+        self._grid.close()
 
 
 class TaskRunner:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -79,6 +80,16 @@ def flower_key(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is no public key: {error}") from None
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def public_key(path: Path) -> bytes:
+    """The public half, as PEM, of the private key in a file agent-I."""
+    require(path.exists(), f"no {path.name} in {path.parent}: make a set of keys with fedpg cert, or give --insecure")
+    try:
+        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UserError(f"{path} is no private key without a password: {error}") from None
+    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def key_owner(folder: Path) -> Callable[[Any], int]:

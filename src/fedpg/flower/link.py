@@ -6,7 +6,7 @@ new `hello` and is absent until it answers: a round waits for it once, not every
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -19,8 +19,19 @@ POLL = 0.1
 """Seconds between questions for answers."""
 NODE_POLL = 1.0
 """Seconds between questions for new nodes."""
-HELLO_SECONDS = 60.0
-"""How long a node has to answer a `hello` before it gets another."""
+FIRST_HELLO, HELLO_SECONDS, MAX_HELLOS = 8.0, 60.0, 8
+"""How long a node has to answer a `hello` before it gets another: at first, and at most, as the time doubles; and how many may be open.
+The first time is short: a SuperNode may hold an answer back until the next message comes."""
+LATE_SECONDS = 600.0
+"""How long after its time is up an answer may still come."""
+
+
+class Hello(NamedTuple):
+    """The hellos that a node has not answered: their messages, when it gets another, and how long it has then."""
+
+    messages: tuple[str, ...] = ()
+    again: float = 0.0
+    pause: float = FIRST_HELLO
 
 
 class FlowerLink:
@@ -35,16 +46,27 @@ class FlowerLink:
     def __init__(self, grid: Grid, terms: RunTerms, owner: Callable[[Any], int | None], note: Callable[[str], None]) -> None:
         self._grid, self._terms, self._owner, self._note = grid, terms, owner, note
         self._nodes: dict[int, int] = {}  # agent -> node
-        self._hellos: dict[int, tuple[str, float]] = {}  # node -> message, when
+        self._hellos: dict[int, Hello] = {}  # by node
+        self._late: dict[str, tuple[int, int, float]] = {}  # message -> agent, node, when its time was up
+        self._came: dict[int, bytes] = {}  # agent -> an answer that came late
         self._serial, self._looked = 0, 0.0
+
+    def known(self) -> set[int]:
+        """The agents that were there at the last look; for other threads."""
+        return set(self._nodes)
 
     def present(self) -> set[int]:
         """The agents whose nodes have said who they are."""
         self._look()
         return set(self._nodes)
 
-    def ask(self, packets: dict[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | str]]:
-        """Sends each agent its packet, and yields the answers that come within `seconds`; a line where there is none."""
+    def ask(
+        self, packets: dict[int, bytes], seconds: float, enough: Callable[[set[int], float], bool] = lambda waiting, elapsed: False
+    ) -> Iterator[tuple[int, bytes | str]]:
+        """Sends each agent its packet, and yields the answers that come within `seconds`; a line where there is none.
+
+        `enough` is called with the agents that have not answered and the seconds so far; True ends the waiting.
+        """
         began, waiting = time.monotonic(), {}
         for agent, packet in packets.items():
             if agent not in self._nodes:
@@ -53,7 +75,7 @@ class FlowerLink:
                 waiting[message] = agent
             else:
                 yield agent, "could not be sent"
-        while waiting and time.monotonic() - began < seconds:
+        while waiting and (elapsed := time.monotonic() - began) < seconds and not enough(set(waiting.values()), elapsed):
             for reply in self._grid.pull_messages(list(waiting)):
                 agent = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
@@ -62,9 +84,24 @@ class FlowerLink:
             if waiting:
                 time.sleep(POLL)
                 self._look()
-        for agent in waiting.values():
+        why = "not waited for" if waiting and elapsed < seconds else f"no answer within {seconds:g} seconds"
+        for message, agent in waiting.items():
+            if agent in self._nodes:
+                self._late[message] = agent, self._nodes[agent], time.monotonic()
             self._drop(agent)
-            yield agent, f"no answer within {seconds:g} seconds"
+            yield agent, why
+
+    def late(self) -> dict[int, bytes]:
+        """The answers that have come since their time was up, each once."""
+        self._look()
+        taken, self._came = self._came, {}
+        return taken
+
+    def tell(self, kind: str, text: str, seconds: float) -> None:
+        """Sends all agents that are there a line, and waits up to `seconds` until they have it."""
+        task = Task(kind, self._terms.run, "", seconds=seconds, text=text)
+        for _ in self.ask(dict.fromkeys(self._nodes, pack(task, {})), seconds):
+            pass
 
     def _drop(self, agent: int) -> None:
         """Makes an agent absent until a node says again that it is this agent."""
@@ -74,7 +111,7 @@ class FlowerLink:
     def _push(self, node: int, packet: bytes, seconds: float) -> str | None:
         """The message's id; None if it could not be sent."""
         content = RecordDict({RECORD: ConfigRecord({PACKET: packet})})
-        return next(iter(self._grid.push_messages([Message(content, node, "train", ttl=seconds + 5.0)])), None)
+        return next(iter(self._grid.push_messages([Message(content, node, "train", ttl=seconds + LATE_SECONDS)])), None)
 
     def _look(self) -> None:
         """Forgets nodes that have left, sends new ones a `hello`, and accepts those that have answered it."""
@@ -85,22 +122,41 @@ class FlowerLink:
         self._nodes = {agent: node for agent, node in self._nodes.items() if node in nodes}
         self._hellos = {node: hello for node, hello in self._hellos.items() if node in nodes}
         for node in nodes.keys() - self._nodes.values():
-            if node not in self._hellos or time.monotonic() - self._hellos[node][1] > HELLO_SECONDS:
+            if node not in self._hellos or time.monotonic() > self._hellos[node].again:
                 self._send_hello(node)
-        by_message = {message: node for node, (message, _) in self._hellos.items() if message}
+        self._collect_late(nodes)
+        by_message = {message: node for node, hello in self._hellos.items() for message in hello.messages}
         for reply in self._grid.pull_messages(list(by_message)) if by_message else ():
             node = by_message[reply.metadata.reply_to_message_id]
             try:
+                if node not in self._hellos:
+                    continue  # an earlier one was answered too
                 self._accept(nodes[node], _packet_of(reply))
                 del self._hellos[node]
             except Refused as refused:
-                self._hellos[node] = "", time.monotonic()  # it gets another one later
+                self._hellos[node] = Hello((), time.monotonic() + HELLO_SECONDS, HELLO_SECONDS)  # it gets another one later
                 self._note(f"node {node} is refused: {refused}")
+                self._push(node, pack(Task("refused", self._terms.run, "", text=str(refused)), {}), HELLO_SECONDS)
+
+    def _collect_late(self, nodes: dict[int, Any]) -> None:
+        """Takes answers whose time was up; who has sent one is there again."""
+        self._late = {
+            message: late for message, late in self._late.items() if late[1] in nodes and time.monotonic() - late[2] < LATE_SECONDS
+        }
+        for reply in self._grid.pull_messages(list(self._late)) if self._late else ():
+            agent, node, _ = self._late.pop(reply.metadata.reply_to_message_id)
+            packet = _packet_of(reply)
+            if isinstance(packet, bytes) and agent not in self._nodes:
+                self._came[agent], self._nodes[agent] = packet, node
+                self._hellos.pop(node, None)
 
     def _send_hello(self, node: int) -> None:
         self._serial += 1
         task = Task("hello", self._terms.run, self._terms.config, serial=self._serial, seconds=HELLO_SECONDS)
-        self._hellos[node] = self._push(node, pack(task, {}), HELLO_SECONDS) or "", time.monotonic()
+        before, sent = self._hellos.get(node, Hello()), self._push(node, pack(task, {}), HELLO_SECONDS)
+        # An answer to any of the last ones will do.
+        messages = (*before.messages, sent)[-MAX_HELLOS:] if sent else before.messages
+        self._hellos[node] = Hello(messages, time.monotonic() + before.pause, min(2 * before.pause, HELLO_SECONDS))
 
     def _accept(self, node: Any, answer: bytes | str) -> None:
         """Makes the agent of a node present; raises `Refused` for a node that is not who it says."""
@@ -111,6 +167,10 @@ class FlowerLink:
             raise Refused(said.error or "it answers for another run")
         if not 0 <= said.agent < self._terms.agents:
             raise Refused(f"it says that it is agent {said.agent}, of {self._terms.agents}")
+        if said.shapes.partition(" #")[0] != (ours := self._terms.shapes.partition(" #")[0]) and ours:
+            raise Refused(f"its environment has {said.shapes.partition(' #')[0][:100]}; this federation has {ours}")
+        if self._terms.shapes not in ("", said.shapes):
+            raise Refused("its params have other shapes: is its copy of the policy or the algorithm the server's?")
         if (owner := self._owner(node)) is not None and owner != said.agent:
             raise Refused(f"it says that it is agent {said.agent}, but has the key of agent {owner}")
         if said.agent in self._nodes:

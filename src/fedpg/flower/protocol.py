@@ -4,6 +4,8 @@
     update     shared, and the number of the state to start from     -> the message, and what it cost
     report     params                                                -> what a candidate for the round reports
     evaluate   shared, and the number of a state                     -> return and objective
+    refused    why the server refuses this agent                     -> nothing
+    over       the run is over                                       -> nothing
 
 A packet is plain data, so reading one runs no code of its sender:
 
@@ -13,20 +15,24 @@ An agent's state never travels. The server holds only its number, which says aft
 decides whether an exchange counts: one whose message came too late, was refused or was lost starts again from the state before it.
 """
 
+import hashlib
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import msgspec
 import numpy as np
 import safetensors
 import safetensors.numpy
 
 from fedpg import named_arrays
+from fedpg.envs.base import Discrete, Environment, Space
+from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, one_line
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"FEDPG" + bytes([VERSION])
 HEADER_START = len(MAGIC) + 4
 MAX_HEADER = 1 << 16
@@ -57,9 +63,10 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         to_state: the number of the state that follows.
         keep_state: the number of the state in the server's last checkpoint, which must not be deleted yet.
         seconds: how long the server waits for the answer.
+        text: one line for people at the agent.
     """
 
-    kind: Literal["hello", "update", "report", "evaluate"]
+    kind: Literal["hello", "update", "report", "evaluate", "refused", "over"]
     run: str
     config: str
     serial: Number = 0
@@ -70,6 +77,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to_state: Number = FIRST_STATE
     keep_state: Number = FIRST_STATE
     seconds: float = 0.0
+    text: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +89,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         withheld: whether the agent keeps a report or an evaluation to itself.
         fresh: whether the state to start from was gone, so that the agent started from its first one.
         events: what went wrong in its environment, one line each.
+        shapes: in the answer to a hello, what `shapes_of` says.
     """
 
     serial: Number
@@ -90,6 +99,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     withheld: bool = False
     fresh: bool = False
     events: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_EVENTS)] = ()
+    shapes: str = ""
 
 
 class Update(NamedTuple):
@@ -111,6 +121,29 @@ class Refused(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
+
+
+def spaces_of(environment: Environment | HostEnvironment) -> str:
+    """The shapes of observations and actions, which all agents must share.
+
+    >>> from fedpg.envs import cartpole
+    >>> spaces_of(cartpole.ENVIRONMENT)
+    'observations of 4 numbers, actions 1 of 2'
+    """
+
+    def describe(space: Space) -> str:
+        if isinstance(space, Discrete):
+            return f"1 of {space.n}"
+        return f"of {'x'.join(map(str, space.shape))} numbers"
+
+    return f"observations {describe(environment.observation_space)}, actions {describe(environment.action_space)}"
+
+
+def shapes_of(environment: Environment | HostEnvironment, shared: Any) -> str:
+    """The spaces of an environment, and a digest of the names, shapes and types of what is broadcast."""
+    leaves = jax.tree_util.tree_flatten_with_path(shared)[0]
+    text = repr([(jax.tree_util.keystr(path), jnp.shape(x), str(jnp.result_type(x))) for path, x in leaves])
+    return f"{spaces_of(environment)} #{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def pack(header: Task | Answer, arrays: dict[str, np.ndarray]) -> bytes:

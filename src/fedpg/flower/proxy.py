@@ -7,7 +7,6 @@ So the SuperLink listens on the loopback interface, and agents connect to this p
 calls of the Fleet API by name. The SuperLink itself still authenticates each agent.
 """
 
-import base64
 import contextlib
 import datetime
 import functools
@@ -21,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fedpg.flower.greeting import MAX_GREETING, PATH, Door
 from fedpg.flower.web import WebServer
 
 CALLS = frozenset(
@@ -30,6 +30,9 @@ CALLS = frozenset(
     }
 )  # fmt: skip
 """The Fleet API."""
+ENTRIES = frozenset({"register-node", "activate-node"})
+"""The calls with which a SuperNode comes in."""
+CLOCK = "its signature is not valid now: is its clock right?"
 MAX_BODY, MAX_BODY_UNKNOWN = 2**30, 2**16
 """Bytes of a call, with a known key and without."""
 KEY_HEADER = "flwr-public-key"
@@ -50,7 +53,7 @@ class Proxy:
         host, port: where it listens; port 0 for any that is free.
         superlink_port: the SuperLink's port on 127.0.0.1.
         keys: the folder with ca.crt, server.pem and server.key; None: no encryption, on either side.
-        known_keys: the agents' public keys as PEM; empty: every call may be long.
+        door: answers greetings and hears of everyone who is refused; without one, nobody is greeted and every call may be long.
         log: the file that gets a line for each refused call; `refused` is their number.
     """
 
@@ -60,16 +63,18 @@ class Proxy:
         port: int,
         superlink_port: int,
         keys: Path | None = None,
-        known_keys: frozenset[bytes] = frozenset(),
+        door: Door | None = None,
         log: Path | None = None,
     ) -> None:
         self._superlink_port, self._keys, self._log, self.refused = superlink_port, keys, log, 0
-        self._known = frozenset(base64.b64encode(key).decode() for key in known_keys)
+        self._door = door or Door(0, "", {}, lambda agent, line: None)
+        self._known = self._door.owners
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
+        routes += [Route(PATH, self._greet, methods=["POST"])] if door else []
         app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._connected)
         app.router.redirect_slashes = False
         tls = (str(keys / "server.pem"), str(keys / "server.key")) if keys else None
-        self._web = WebServer(app, host, port, "--address", tls)
+        self._web = WebServer(app, host, port, "--address", tls, trouble=lambda line: self._door.refuse(None, line))
         self.port, self.stop = self._web.port, self._web.stop
 
     @contextlib.asynccontextmanager
@@ -85,13 +90,23 @@ class Proxy:
     async def _refuse(self, request: Request, error: Exception | None = None, status: int = 404) -> Response:
         self.refused += 1
         if self._log is not None and self.refused <= MAX_LOG_LINES:
-            host, path = request.client.host if request.client else "unknown", ascii(request.url.path)[:MAX_LOG_PATH]
+            host, path = _host(request), ascii(request.url.path)[:MAX_LOG_PATH]
             with contextlib.suppress(OSError), self._log.open("a") as file:
                 file.write(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {host} {request.method} {path} refused with {status}\n")
         return Response(status_code=status)
 
+    async def _greet(self, request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_GREETING:
+                return await self._refuse(request, status=413)
+        code, line = self._door.answer(bytes(body), _host(request))
+        return Response(line, code, media_type="text/plain")
+
     async def _pass_on(self, call: str, request: Request) -> Response:
-        unknown = bool(self._known) and request.headers.get(KEY_HEADER) not in self._known
+        key = request.headers.get(KEY_HEADER)
+        unknown = bool(self._known) and key not in self._known
         limit, body = MAX_BODY_UNKNOWN if unknown else MAX_BODY, bytearray()
         async for part in request.stream():
             body += part
@@ -103,5 +118,12 @@ class Proxy:
             reply = await self._link.post(call, content=bytes(body), headers=headers)
         except httpx.TransportError:
             return Response(status_code=503)  # SuperNodes try again after this one
+        if call in ENTRIES and reply.status_code >= 400:
+            why = "unknown key" if unknown else "it still counts as connected, for up to a minute" if reply.status_code != 401 else CLOCK
+            self._door.refuse(self._known.get(key), why, _host(request))
         kept = {name: value for name, value in reply.headers.items() if name not in DROPPED_HEADERS}
         return Response(reply.content, reply.status_code, kept)
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client else "unknown"

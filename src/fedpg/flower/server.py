@@ -21,7 +21,8 @@ from fedpg.algorithms import base
 from fedpg.algorithms.base import Algorithm, LocalUpdate
 from fedpg.algorithms.selection import Selector, selector
 from fedpg.communication import Communication, measure
-from fedpg.errors import one_line
+from fedpg.flower.event_queue import EventQueue
+from fedpg.flower.pace import Pace, Patience, clock, waiting_line
 from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Task, Update, pack, read_answer
 from fedpg.flower.status import ABSENT, StatusWriter
 from fedpg.keys import Moment, Purpose
@@ -46,67 +47,102 @@ class Link(Protocol):
     def present(self) -> set[int]:
         """The agents that can be asked now."""
 
-    def ask(self, packets: dict[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | str]]:
-        """Sends every agent its packet; yields each agent's answer when it comes, or one line that says why there is none."""
+    def ask(
+        self, packets: dict[int, bytes], seconds: float, enough: Callable[[set[int], float], bool] = ...
+    ) -> Iterator[tuple[int, bytes | str]]:
+        """Sends every agent its packet; yields each agent's answer when it comes, or one line that says why there is none.
+
+        `enough` is called with the agents that have not answered and the seconds so far; True ends the waiting.
+        """
+
+    def late(self) -> dict[int, bytes]:
+        """The answers that have come since their time was up, each once."""
+
+    def tell(self, kind: str, text: str, seconds: float) -> None:
+        """Sends all agents that are there a line, and waits up to `seconds` until they have it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
     """How a server treats its agents."""
 
-    deadline: float = 120.0
-    """Seconds to wait for the answers to an exchange; an agent that has not answered by then is absent in it."""
+    deadline: float = 0.0
+    """Seconds to wait for answers; who has not answered by then is absent. 0: four times what agents usually take, at least 10."""
     quorum: int = 1
     """The fewest usable messages that make a round; with fewer it is repeated."""
     norm_bound: float = 1e9
     """Messages with a larger L2 norm are refused."""
     start_with: int = 0
     """The agents that must be there before the first exchange; 0: all of them."""
+    min_agents_per_round: int = 0
+    """The answers with which a round may end; later ones count in the next. 0: wait for all, except for agents known to be slow."""
+    max_staleness: int = 16
+    """The most rounds by which an answer may come late and still count, if the algorithm allows it; 0: none."""
 
 
 class RunTerms(NamedTuple):
-    """What all tasks of a run have in common: its name, the agents' configuration as TOML, and N."""
+    """What all tasks of a run have in common: its name, the agents' configuration as TOML, N, and the shapes that agents must have."""
 
     run: str
     config: str
     agents: int
+    shapes: str = ""
 
 
 class Reply(NamedTuple):
-    """What came back from one agent: whether an answer came, its content if it can be used, and whether that was withheld."""
+    """What came back from one agent.
+
+    Attributes:
+        answered: whether an answer came.
+        tree: its content, if it can be used.
+        withheld: whether the agent keeps that to itself.
+        to_state: the number of the state that the agent has after it.
+    """
 
     answered: bool
     tree: Any
     withheld: bool = False
+    to_state: int = FIRST_STATE
 
 
 class RemoteAgents:
     """The agents of a run behind a link: sends them tasks, checks their answers, and records what goes wrong.
 
-    It is also the engine's event log (`fedpg.events.EventLog`). The link may be set later.
+    The link may be set later. `events` is also the engine's event log.
     """
 
-    live = True
-
-    def __init__(self, terms: RunTerms, rules: Rules, link: Link | None = None, status: StatusWriter | None = None) -> None:
+    def __init__(
+        self,
+        terms: RunTerms,
+        rules: Rules,
+        link: Link | None = None,
+        status: StatusWriter | None = None,
+        events: EventQueue | None = None,
+    ) -> None:
         self._terms, self.rules, self.link, self._status = terms, rules, link, status
-        self._events: list[dict[str, Any]] = []
+        self.events = events or EventQueue()
+        self.note = self.events.note
         self._serial = time.time_ns() // 1000  # above the serial numbers of earlier processes of this run
-        self._round, self._during = 0, "warm-up"
+        self.pace, self._unanswered = Pace(rules.deadline), dict[int, Task]()
+        self._late: dict[int, tuple[Task, bytes]] = {}  # agent -> an answer that came late, and its task
 
     def wait_for(self, needed: int, round: int, during: str, seconds: float = math.inf) -> None:
         """Returns when `needed` agents are there, or after `seconds`. What follows belongs to `round` and `during`."""
-        self._round, self._during = round, during
-        noted, end = False, time.monotonic() + seconds
+        self.events.round, self.events.during = round, during
+        told, since, end = set[int](), clock(), time.monotonic() + seconds
         while time.monotonic() < end and len(present := self.link.present()) < needed:
+            missing = set(range(self._terms.agents)) - present
+            line = waiting_line(missing, since, needed - len(present))
             if self._status:
-                self._status.waiting(round, present, needed)
-            if not noted:
-                self.note(None, f"{len(present)} of {needed} agents are there: waiting for the others")
-                noted = True
+                self._status.waiting(round, present, line)
+            if missing != told:
+                self.note(None, line)
+            told = missing
             time.sleep(LOOK_SECONDS)
 
-    def ask(self, task: Task, content: Any, template: Any, ids: list[int], states: Any = None, keep: Any = None) -> list[Reply]:
+    def ask(
+        self, task: Task, content: Any, template: Any, ids: list[int], states: Any = None, keep: Any = None, late: bool = False
+    ) -> list[Reply]:
         """Sends `task` with the tree `content` to the agents `ids`; returns what came back, in the order of `ids`.
 
         Args:
@@ -114,23 +150,50 @@ class RemoteAgents:
             content, template: the tree that all get, and the shapes of the tree that each must send back.
             ids: who is asked.
             states, keep: the numbers of the state that each starts from and of the one it must keep; None if it needs none.
+            late: whether an answer to the same question of an earlier round counts.
         """
         arrays, present, tasks, packets = named_arrays.flatten(content), self.link.present(), {}, {}
+        seconds = self.pace.deadline(task.kind)
+        replies = dict.fromkeys(ids, Reply(False, None)) | self._came_late(task, template, set(ids), late)
         for i, agent in enumerate(ids):
-            if agent in present:
+            if agent in present and not replies[agent].answered:
                 self._serial += 1
                 own = {} if states is None else {"from_state": int(states[i]), "keep_state": int(keep[i])}
-                common = {"run": self._terms.run, "config": self._terms.config, "seconds": self.rules.deadline}
+                common = {"run": self._terms.run, "config": self._terms.config, "seconds": seconds}
                 tasks[agent] = msgspec.structs.replace(task, serial=self._serial, **common, **own)
                 packets[agent] = pack(tasks[agent], arrays)
         if self._status:
-            self._status.asked(self._round, self._during, list(packets), sum(map(len, packets.values())))
-        replies, began = dict.fromkeys(ids, Reply(False, None)), time.monotonic()
-        for agent in sorted(replies.keys() - packets.keys()):
-            self.note(agent, ABSENT)
-        for agent, answer in self.link.ask(packets, self.rules.deadline) if packets else ():
-            replies[agent] = self._read(agent, tasks[agent], answer, template, time.monotonic() - began)
+            self._status.asked(self.events.round, self.events.during, list(packets), sum(map(len, packets.values())))
+        began, patience = time.monotonic(), Patience(self, task.kind, len(packets))
+        self._unanswered |= tasks
+        for agent, answer in self.link.ask(packets, seconds, patience.is_over) if packets else ():
+            took = time.monotonic() - began
+            replies[agent] = self._read(agent, tasks[agent], answer, template, took)
+            if replies[agent].answered:
+                self._unanswered.pop(agent, None)
+            self.pace.took(task.kind, agent, took if replies[agent].answered else math.inf)
+        open_ = {agent for agent in ids if not replies[agent].answered}
+        replies |= self._came_late(task, template, open_, late)
+        for agent in sorted(open_ - packets.keys()):
+            if not replies[agent].answered:
+                self.note(agent, ABSENT)
         return list(replies.values())
+
+    def _came_late(self, task: Task, template: Any, ids: set[int], usable: bool) -> dict[int, Reply]:
+        """The answers of `ids` to the question of `task` in an earlier round that have come since, and are not too old."""
+        for agent, answer in self.link.late().items() if self._unanswered else ():
+            if agent in self._unanswered:
+                self._late[agent] = self._unanswered.pop(agent), answer
+        found = {}
+        for agent in sorted(ids & self._late.keys()) if usable else ():
+            asked, answer = self._late.pop(agent)
+            if (asked.kind, asked.purpose, asked.number) == (task.kind, task.purpose, task.number):
+                if task.round - asked.round > self.rules.max_staleness:
+                    self.note(agent, f"its answer to round {asked.round + 1} came too late to count")
+                    continue
+                self.note(agent, f"its answer to round {asked.round + 1} came late, and counts in round {task.round + 1}")
+                found[agent] = self._read(agent, asked, answer, template, math.nan)
+        return found
 
     def _read(self, agent: int, task: Task, answer: bytes | str, template: Any, seconds: float) -> Reply:
         came, tree, problem = isinstance(answer, bytes), None, ""
@@ -143,16 +206,14 @@ class RemoteAgents:
             self.note(agent, f"refused: {problem}" if came else problem)
         if self._status:
             self._status.answered(agent, seconds, len(answer) if came else 0, problem)
-        return Reply(came, tree, withheld=came and tree is None and not problem)
+        return Reply(came, tree, withheld=came and tree is None and not problem, to_state=task.to_state)
 
-    def note(self, agent: int | None, what: str) -> None:
-        """Records an event; `agent` is None where it concerns no particular one."""
-        self._events.append({"round": self._round, "during": self._during, "seed": 0, "agent": agent, "what": one_line(what)})
-
-    def take(self) -> list[dict[str, Any]]:
-        """The events since the last call."""
-        taken, self._events = self._events, []
-        return taken
+    def slow(self, agents: set[int], since: str) -> None:
+        """Records that the exchange waits for some agents longer than usual."""
+        line = waiting_line(agents, since)
+        self.note(None, line)
+        if self._status:
+            self._status.slow(line)
 
 
 class Server:
@@ -175,7 +236,7 @@ class Server:
         self._measured = algorithm = algorithm_of({})
         self._remote, self._rules = remote, remote.rules
         self._algorithm = algorithm if algorithm.personal else _without_states(self._problem, algorithm)
-        self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote
+        self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote.events
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._started = False
 
@@ -289,14 +350,15 @@ class Server:
         after_warmup = len(self._algorithm.warmup) + round * len(self._stages)
         to_state = stage.number if stage.purpose is Purpose.WARMUP else after_warmup + self._stages.index(stage)
         task = Task("update", "", "", round=round, purpose=stage.purpose, number=stage.number, to_state=to_state)
-        found = iter(self._remote.ask(task, shared, template, ids[asked].tolist(), numbers[asked], self._keep[ids[asked]]))
+        late = stage.purpose is Purpose.TRAIN and self._algorithm.additive and len(self._stages) == 1
+        found = iter(self._remote.ask(task, shared, template, ids[asked].tolist(), numbers[asked], self._keep[ids[asked]], late))
         replies = [next(found) if one else Reply(False, None) for one in asked]
         answered, usable = np.array([one.answered for one in replies]), np.array([one.tree is not None for one in replies])
         if asked.any():
             self._answered, self._usable = min(self._answered, answered.sum()), min(self._usable, usable.sum())
             self._out[ids] |= ~usable
         sent = _stacked(replies, template)
-        return (sent.message, jnp.full(len(ids), to_state), sent.info), jnp.asarray(answered)
+        return (sent.message, jnp.asarray([one.to_state for one in replies]), sent.info), jnp.asarray(answered)
 
     def report(self, moment: Moment, select: Selector, params: Any, ids: jax.Array, members: Any) -> Any:
         """Asks the candidates for their reports; one that does not answer is preferred least."""

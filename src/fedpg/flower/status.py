@@ -1,6 +1,7 @@
 """The status of a federation: one model, one small JSON file that the server keeps up to date, for terminal and web page to read."""
 
 import contextlib
+import math
 import re
 import threading
 import time
@@ -92,6 +93,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
         events: the last ones, the newest at the end.
         bytes_sent, bytes_received: packets to and from the agents, without what the network adds.
         began, changed: UNIX time of the server's start and of the last change.
+        last_round: the last round in one line.
     """
 
     algorithm: str = ""
@@ -111,6 +113,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     bytes_received: int = 0
     began: float = 0.0
     changed: float = 0.0
+    last_round: str = ""
 
 
 def read_status(path: Path) -> Status | None:
@@ -141,6 +144,7 @@ class StatusWriter(Progress):
     def __init__(self, path: Path, config: Config, rows: Sequence[dict[str, Any]] = ()) -> None:
         self._path, self._lock, self._everyone = path, threading.RLock(), config.participation == 1
         self._during, self._asked, self._answers = "", list[int](), 0  # of the current exchange
+        self._began = time.monotonic()
         before = read_status(path)
         if before is None or len(before.agents) != config.agents:
             before = Status(agents=[AgentStatus(number) for number in range(config.agents)], began=time.time())
@@ -151,17 +155,21 @@ class StatusWriter(Progress):
             for row in rows:
                 self._add_point(row)
 
-    def waiting(self, round: int, present: set[int], needed: int) -> None:
-        """Fewer agents than needed are there."""
+    def waiting(self, round: int, present: set[int], line: str) -> None:
+        """Fewer agents than needed are there; `line` says who is missing."""
         with self._change() as status:
             self._see(present, time.time())
-            status.phase, status.round = "waiting", round
-            status.state = f"waiting for agents: {len(present)} of at least {needed} {'is' if len(present) == 1 else 'are'} there"
+            status.phase, status.round, status.state = "waiting", round, line
+
+    def slow(self, line: str) -> None:
+        """The current exchange waits unusually long; `line` says for whom."""
+        with self._change() as status:
+            status.state = f"{status.state}; {line}"
 
     def asked(self, round: int, during: str, ids: list[int], sent: int) -> None:
         """The agents `ids` were given a task, `sent` bytes in all."""
         with self._change() as status:
-            self._during, self._asked, self._answers = during, ids, 0
+            self._during, self._asked, self._answers, self._began = during, ids, 0, time.monotonic()
             everyone = self._everyone or during != "training"
             # Where all agents are wanted, those that were not asked are not there.
             self._see(set(ids) if everyone else {agent.number for agent in status.agents if agent.present} | set(ids))
@@ -175,7 +183,7 @@ class StatusWriter(Progress):
         with self._change() as status:
             its = status.agents[agent]
             if received:
-                self._answers, its.seen, its.seconds = self._answers + 1, time.time(), seconds
+                self._answers, its.seen, its.seconds = self._answers + 1, time.time(), None if math.isnan(seconds) else seconds
             its.problem = one_line(problem) or its.problem
             its.state = "present" if not problem else "refused" if received else "no answer"
             its.accepted += its.state == "present"
@@ -196,6 +204,8 @@ class StatusWriter(Progress):
         """So many rounds are done."""
         with self._change() as status:
             status.round = round
+            took = time.monotonic() - self._began
+            status.last_round = f"round {round} of {status.rounds}: {self._answers} of {len(status.agents)} agents in {took:.1f} s"
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """A line of metrics.jsonl was written."""
@@ -218,11 +228,18 @@ class StatusWriter(Progress):
             new = Event(number, time.time(), place, agent, what, count)
             status.events = [*(known for known in status.events if known not in same), new][-MAX_EVENTS:]
 
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self._status.round
+
     def finished(self) -> None:
-        """The run has come to its end, or was stopped."""
-        done, rounds = self._status.round, self._status.rounds
-        stopped = ("stopped", f"stopped after {done} of {rounds} rounds")
-        self._end(*(("finished", f"finished: all {done} rounds are done") if done >= rounds else stopped))
+        """The run has come to its end."""
+        self._end("finished", f"finished: all {self.round} rounds are done")
+
+    def stopped(self) -> None:
+        """The server was stopped by its operator."""
+        self._end("stopped", f"stopped after {self.round} of {self._status.rounds} rounds")
 
     def failed(self, reason: str) -> None:
         """The run has ended before its end."""

@@ -18,8 +18,8 @@ COLOURS = {"waiting": "yellow", "finished": "green", "stopped": "yellow", "faile
 """Of the phases that get a line of their own."""
 MAX_EVENTS = 20
 """Kinds of events that get a line; events.jsonl has all."""
-TOLD_ELSEWHERE = (ABSENT, "waiting for the others")
-"""Ends of events that the lines about agents and phases say already."""
+WAITING = "waiting for "
+"""How the events begin that say for whom the server waits."""
 
 
 class StatusView:
@@ -27,11 +27,14 @@ class StatusView:
 
     Args:
         console: where. If it is no terminal, there is no line with the progress.
-        path: the file; need not exist yet.
+        path: the file; what it holds already is not printed again.
     """
 
     def __init__(self, console: Console, path: Path) -> None:
-        self._console, self._path, self._lines, self._stop = console, path, StatusLines(), threading.Event()
+        self._console, self._path, self._stop = console, path, threading.Event()
+        self._lines = StatusLines(every_round=not console.is_terminal)
+        if (before := read_status(path)) is not None:
+            self._lines.new(before)
         self._progress = rich.live.Live(get_renderable=self._draw, console=console, refresh_per_second=PER_SECOND, transient=True)
         self._thread = threading.Thread(target=self._print, name="status", daemon=True)
 
@@ -61,9 +64,10 @@ class StatusView:
 
 
 class StatusLines:
-    """Plain lines that say what has changed since the last call."""
+    """Plain lines that say what has changed since the last call; with `every_round`, also one for each round."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_round: bool = False) -> None:
+        self._every_round, self._last_round = every_round, ""
         self._state, self._here, self._round, self._number = "", set[int](), -1, 0
         self._told: set[tuple[int | None, str]] = set()
 
@@ -75,20 +79,24 @@ class StatusLines:
             if changed:
                 names = f"agent{'s' if len(changed) > 1 else ''} {', '.join(map(str, sorted(changed)))}"
                 lines.append(f"{word}: {names} ({len(here)} of {len(status.agents)} are there)")
+        if self._every_round and status.last_round not in ("", self._last_round):
+            lines.append(status.last_round)
         for point in status.curve:
             if point.round > self._round:
                 mean, worst = ("-" if value is None else f"{value:.5g}" for value in (point.total_return, point.return_worst))
                 lines.append(f"round {point.round}: return {mean}, worst agent {worst}")
         for event in status.events:
-            kind = (event.agent, event_kind(event.what))
+            kind = (event.agent, event.what if event.what.startswith(WAITING) else event_kind(event.what))
             new = event.number > self._number and kind not in self._told and len(self._told) < MAX_EVENTS
-            if new and not event.what.endswith(TOLD_ELSEWHERE):
+            # The lines about agents and phases say already who is absent, and who is waited for before a round.
+            told = event.what == ABSENT or (event.what.startswith(WAITING) and status.phase == "waiting")
+            if new and not told:
                 self._told.add(kind)
                 whose = "" if event.agent is None else f"agent {event.agent}: "
                 lines.append(f"{event.place}: {whose}{event.what} (events.jsonl has all)")
         if status.phase in COLOURS and status.state != self._state:
             lines.append(status.state)
-        self._here, self._state = here, status.state
+        self._here, self._state, self._last_round = here, status.state, status.last_round
         self._round = max([self._round, *(point.round for point in status.curve)])
         self._number = max([self._number, *(event.number for event in status.events)])
         return lines

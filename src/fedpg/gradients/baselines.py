@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Discrete, Environment, zero
+from fedpg.envs.base import Discrete, Environment, space_size
 from fedpg.errors import choose, require
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import features
@@ -20,6 +20,8 @@ DECAY = 0.8
 """Factor on older batches when a new one is added."""
 RIDGE = 1e-3
 """Ridge penalty of the least-squares fit."""
+MOST_BYTES, COPIES = 2**30, 4
+"""The memory that the least-squares fit of one agent may take, and how many matrices it holds at a time."""
 
 
 class Baseline(NamedTuple):
@@ -89,6 +91,10 @@ class Fit(NamedTuple):
 def _linear(environment: Environment) -> Baseline:
     """Least squares on [s, s^2, t, t^2, t^3, 1] with t in hundreds of steps (one-hot s for discrete observations)."""
     space = environment.observation_space
+    width = (space.n if isinstance(space, Discrete) else 2 * space_size(space)) + 4
+    needed = COPIES * width**2 * jnp.zeros(()).dtype.itemsize
+    proposal = "give --baseline time, which needs none of it, or a smaller observation"
+    require(needed <= MOST_BYTES, f"the linear baseline of {width} features needs {needed / 1e9:.1f} GB for every agent: {proposal}")
 
     def phi(tau: Trajectory) -> jax.Array:
         s = jax.vmap(lambda o: features(space, o))(tau.observation)
@@ -97,7 +103,6 @@ def _linear(environment: Environment) -> Baseline:
         return jnp.concatenate([*own, t, t**2, t**3, jnp.ones_like(t)], axis=1)
 
     def init() -> Fit:
-        width = phi(Trajectory(zero(space)[None], jnp.zeros(1), jnp.zeros(1), jnp.ones(1))).shape[1]
         return Fit(jnp.zeros((width, width)), jnp.zeros(width), jnp.zeros(width))
 
     def update(state: Fit, tau: Trajectory, target: jax.Array) -> Fit:

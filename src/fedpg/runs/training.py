@@ -27,6 +27,8 @@ from fedpg.runs.setup import build, resolve
 from fedpg.runs.trackers import TRACKING, sending
 from fedpg.simulate import Simulator, State
 
+OUTSIDE = ("resuming", "greeting")
+"""When events of a federation happen that belong to no round: they stay when rounds are repeated."""
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is handled."""
 
@@ -129,17 +131,22 @@ class _Loop:
         reports = self.progress.running(self.config, self.round if restored else 0)
         with sending(self.folder, self.config, self._tracker_failed) as self.send, reports:
             if not restored:
-                self._begin()
-            elif self.evaluated < self.round and self._evaluation_is_due():
-                self._evaluate()
-            self.send(self.rows)
-            with stop_on_interrupt() as stop:
-                self._rounds(stop)
+                self.folder.metrics.unlink(missing_ok=True)
+                keep_lines(self.folder.events, lambda event: resume and event["during"] in OUTSIDE)
+            self.engine.events.listen(self._record_events)
+            try:
+                if not restored:
+                    self._begin()
+                elif self.evaluated < self.round and self._evaluation_is_due():
+                    self._evaluate()
+                self.send(self.rows)
+                with stop_on_interrupt() as stop:
+                    self._rounds(stop)
+            finally:
+                self.engine.events.listen(None)
         return Run(self.folder.path, self.config, self.round, self.rows)
 
     def _begin(self) -> None:
-        for file in (self.folder.metrics, self.folder.events):
-            file.unlink(missing_ok=True)
         write_json(self.folder.manifest, manifest())
         began = time.monotonic()
         self.state = jax.block_until_ready(self.engine.init(self.key))
