@@ -84,8 +84,8 @@ class Serving(contextlib.ExitStack):
         tries, reached = 0, -1
         try:
             while True:
-                self._link.start()
                 try:
+                    self._start(again=reached >= 0)
                     self._try()
                 except RunLost as lost:
                     tries, reached = (0 if self._writer.round > reached else tries + 1), self._writer.round
@@ -105,6 +105,15 @@ class Serving(contextlib.ExitStack):
                 traceback.print_exception(error, file=file)
             self._writer.failed(f"{type(error).__name__}: {error}")
             raise UserError(f"{type(error).__name__}: {error}; see {log}") from error
+
+    def _start(self, again: bool) -> None:
+        """Starts the SuperLink; one that was killed while it was started again counts as lost."""
+        try:
+            self._link.start()
+        except UserError as error:
+            if again and self._link.code() is not None:
+                raise RunLost(str(error)) from error
+            raise
 
     def _try(self) -> None:
         """Trains until the end of the run, or of the SuperLink."""
