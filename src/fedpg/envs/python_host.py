@@ -39,7 +39,7 @@ class PythonHost:
 
     def __init__(self, makers: list[Callable[[], Any]], observations: View, actions: View, made: list[Any]) -> None:
         self.events: list[Event] = []
-        self._makers, self._observations, self._actions = makers, observations, actions
+        self._makers, self.observations, self.actions = makers, observations, actions
         # Found now: sessions are opened in threads of JAX, which do not know the precision of the thread that built the program.
         kind = int if isinstance(observations.space, Discrete) else float
         self._dtypes = (np.dtype(jnp.result_type(kind)), np.dtype(jnp.result_type(float)))
@@ -50,7 +50,7 @@ class PythonHost:
         index, start = np.asarray(index), np.asarray(start)
         agent = index % len(self._makers)
         return PythonSession(
-            self, index.tolist(), start[:, 0].tolist(), self._observations.rows(agent), self._actions.rows(agent), self._dtypes
+            self, index.tolist(), start[:, 0].tolist(), self.observations.rows(agent), self.actions.rows(agent), self._dtypes
         )
 
     def make_ready(self, seeds: int) -> None:

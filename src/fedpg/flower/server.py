@@ -235,8 +235,13 @@ class Server:
         return Scores(np.asarray(found.total_return)[None], np.asarray(found.objective)[None], None, None)
 
     def params(self, state: State) -> Any:
-        """What agents deploy, leading axis 1."""
-        return _with_axis(deployed_params(self._algorithm, trees.take(state.rows, 0)))
+        """What agents deploy, leading axis 1; None if every agent has its own, which it keeps."""
+        return None if self._algorithm.personal else _with_axis(deployed_params(self._algorithm, trees.take(state.rows, 0)))
+
+    @property
+    def problem(self) -> Problem:
+        """What is learned."""
+        return self._problem
 
     def communication(self, state: State) -> Communication:
         """How many numbers are sent."""

@@ -1,0 +1,224 @@
+"""Trained policies in environments: those of training, unseen ones of the same family, or any other with the same shapes."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpg import envs, trees
+from fedpg.envs.base import Federation, Space
+from fedpg.errors import UserError, require
+from fedpg.gradients import batch
+from fedpg.policies.base import Policy
+from fedpg.policies.distributions import outputs_of
+from fedpg.report.statistics import Estimate, estimate
+from fedpg.runs import policy as files
+from fedpg.runs.config import Config
+from fedpg.runs.policy import PolicyFile, Spec
+from fedpg.runs.policy_files import config_of, mode, params_of, policy_of, with_axes
+from fedpg.simulate import COMPILER_OPTIONS, PRECISION, agents_of_seeds
+from fedpg.trees import Params
+
+UNSEEN = 1_000_003
+"""Folded into a run's key where agents are drawn that it did not train on."""
+QUANTILES = (5, 25, 50, 75, 95)
+"""Percentiles over episodes that are reported."""
+MODES = ("stochastic", "deterministic")
+
+
+class Trained(NamedTuple):
+    """The policies of one run.
+
+    Attributes:
+        name: what to call it.
+        spec: of the file.
+        params: axes (S, P): seeds, and one policy or N personal ones.
+    """
+
+    name: str
+    spec: Spec
+    params: Params
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return jax.tree.leaves(self.params)[0].shape[1]
+
+
+class Place(NamedTuple):
+    """N environments for each of S seeds.
+
+    Attributes:
+        agents: axes (S, N, ...).
+        training: whether they are those of the training agents, so that agent i has policy i of a personal algorithm.
+    """
+
+    name: str
+    federation: Federation
+    agents: Any
+    horizon: int
+    training: bool
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return jax.tree.leaves(self.agents)[0].shape[1]
+
+    def of_agent(self, agent: int) -> "Place":
+        """Only the environment of one agent."""
+        return self._replace(agents=jax.tree.map(lambda x: x[:, agent : agent + 1], self.agents))
+
+
+class Scored(NamedTuple):
+    """Returns of the episodes of one run.
+
+    Attributes:
+        how: one of `MODES`.
+        returns: axes (S, P, N, E): seeds, policies, environments, episodes; NaN where nothing was run.
+        paired: whether environment i is that of the agent with policy i.
+    """
+
+    name: str
+    how: str
+    returns: np.ndarray
+    paired: bool
+
+    def own(self) -> np.ndarray:
+        """Of every agent with the policy that it would deploy, (S, N, E); in environments of nobody all policies, (S, P N, E)."""
+        seeds, policies, count, episodes = self.returns.shape
+        if self.paired and policies > 1:
+            return np.stack([self.returns[:, i, i] for i in range(count)], 1)
+        return self.returns.reshape(seeds, policies * count, episodes)
+
+    def mean(self) -> Estimate:
+        """Over seeds, of the mean over agents."""
+        return estimate(self.own().mean((1, 2)))
+
+    def worst(self) -> Estimate:
+        """Over seeds, of the worst agent's mean."""
+        return estimate(self.own().mean(2).min(1))
+
+    def quantiles(self) -> dict[str, float]:
+        """Over all episodes of all seeds and agents."""
+        return {str(q): float(np.percentile(self.own(), q)) for q in QUANTILES}
+
+    def matrix(self) -> np.ndarray:
+        """Policies x environments, mean over seeds and episodes, (P, N)."""
+        return self.returns.mean((0, 3))
+
+
+def best_mode(trained: Trained) -> str:
+    """deterministic, or stochastic where the most likely action is not known (policies of the user's own)."""
+    environment = _training(config_of(trained.spec)).environment
+    known = outputs_of(policy_of(trained.spec, environment), environment.action_space) is not None
+    return "deterministic" if known else "stochastic"
+
+
+def read(path: str | Path, agent: int | None = None, seed: int | None = None) -> Trained:
+    """The policies of a run folder or an export; with `agent` or `seed`, only those."""
+    found: PolicyFile = files.read(path)
+    if seed is not None or (agent is not None and found.spec.personal):
+        found = found.one(seed, agent)
+    found = with_axes(found)
+    config = config_of(found.spec)
+    template = jax.eval_shape(policy_of(found.spec, _training(config).environment).init, jax.random.key(0))
+    params = params_of(template, found.arrays, path, axes=len(found.spec.axes))
+    if "agent" not in found.spec.axes:
+        params = jax.tree.map(lambda x: x[:, None], params)
+    return Trained(Path(path).name or str(path), found.spec, params)
+
+
+def _training(config: Config) -> Federation:
+    return envs.make(config.env, config.agents, config.heterogeneity, config.env_option)
+
+
+def place(spec: Spec, **changes: Any) -> Place:
+    """Where policies are evaluated: on their training agents, or, with `changes` of the configuration, on newly drawn agents.
+
+    Args:
+        spec: of the policies.
+        changes: env, env_option, agents, heterogeneity, horizon; what is left out is as in training.
+    """
+    config, unseen = config_of(spec), bool(changes)
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if changes.get("env", config.env) != config.env:  # another environment has its own options and its own default heterogeneity
+        changes = {"env_option": {}, "heterogeneity": None} | changes
+    config = dataclasses.replace(config, **changes)
+    federation = _training(config)
+    for kind in ("observation_space", "action_space"):
+        _require_same(kind, getattr(federation.environment, kind), getattr(spec, kind.partition("_")[0])[0], config.env)
+    key = jax.random.key(config.seed)
+    key = jax.random.fold_in(key, UNSEEN) if unseen else key
+    with jax.default_matmul_precision(PRECISION):
+        drawn = trees.take(agents_of_seeds(federation, key, max(spec.seeds) + 1), np.array(spec.seeds))
+        agents = jax.tree.map(np.asarray, federation.prepare(drawn)) if federation.prepare else drawn
+    name = f"{config.agents} unseen agents of {config.env}" if unseen else "the training agents"
+    return Place(name, federation, agents, config.horizon, not unseen)
+
+
+def _require_same(kind: str, found: Space, expected: Any, env: str) -> None:
+    shape = (found.n,) if hasattr(found, "n") else found.shape
+    wanted = (expected.n,) if expected.kind == "discrete" else expected.shape
+    what = kind.replace("_", " ")
+    same = hasattr(found, "n") == (expected.kind == "discrete") and shape == wanted
+    require(
+        same, f"the policy has {what} {expected.kind} {list(wanted)}, {env} has {list(shape)}: give an environment with the same shapes"
+    )
+
+
+def evaluate(trained: Trained, where: Place, *, episodes: int, how: str = "stochastic", matrix: bool = False, seed: int = 0) -> Scored:
+    """Runs every policy for `episodes` episodes in the environments of `where`.
+
+    Args:
+        trained: the policies.
+        where: the environments, as many seeds.
+        episodes: of each policy in each environment.
+        how: stochastic (actions are sampled, as in training) or deterministic (the most likely action).
+        matrix: also personal policies in the environments of other agents.
+        seed: of the episodes.
+    """
+    environment = where.federation.environment
+    policy = policy_of(trained.spec, environment)
+    acting = mode(policy, environment.action_space) if how == "deterministic" else policy
+    program = _program(environment, acting, where.horizon, episodes)
+    own_only = where.training and trained.count > 1 and not matrix
+    returns = np.full((len(trained.spec.seeds), trained.count, where.count, episodes), np.nan)
+    keys = jax.random.split(jax.random.key(seed), where.count)
+    for p in range(trained.count):
+        params = jax.tree.map(lambda x, p=p: x[:, p], trained.params)
+        for n in range(where.count):
+            if not own_only or p == n:
+                returns[:, p, n] = program(keys[n], params, jax.tree.map(lambda x, n=n: x[:, n], where.agents))
+    found = Scored(trained.name, how, returns, where.training)
+    _require_finite(returns if not own_only else found.own(), environment)
+    return found
+
+
+def _program(environment: Any, policy: Policy, horizon: int, episodes: int) -> Any:
+    """(key, params, agents) -> returns, leading axis seeds of params, agents and returns; compiled."""
+    draw = batch.sampler(environment, policy, horizon)
+
+    def one(key: jax.Array, params: Params, agent: Any) -> jax.Array:
+        return jnp.sum(draw(jax.random.split(key, episodes), params, agent).reward, axis=1)
+
+    hosted = isinstance(environment, envs.HostEnvironment)
+    device = jax.devices("cpu")[0] if hosted else jax.devices()[0]
+    compiled = jax.jit(jax.vmap(one), compiler_options=COMPILER_OPTIONS.get(device.platform))
+
+    def call(key: jax.Array, params: Params, agents: Any) -> np.ndarray:
+        keys = jax.random.split(key, jax.tree.leaves(agents)[0].shape[0])
+        with jax.default_matmul_precision(PRECISION), jax.default_device(device):
+            return np.asarray(compiled(keys, params, agents))
+
+    return call
+
+
+def _require_finite(returns: np.ndarray, environment: Any) -> None:
+    if np.isfinite(returns).all():
+        return
+    events = getattr(getattr(environment, "host", None), "events", [])
+    reason = events[0].what if events else "a return is not finite"
+    raise UserError(f"{environment.name} failed during evaluation: {reason}")
