@@ -20,7 +20,11 @@ UPPER_TIERS = {"flower", "paper"}
 HEAVY = {
     "matplotlib": ["report/figures.py"],
     "gymnasium": ["envs/gym.py", "cli/bench.py"],
-    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "cli/bench.py"],
+    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "envs/mujoco/draw.py", "cli/bench.py"],
+    "onnx": ["runs/onnx.py"],
+    "imageio": ["report/video.py"],
+    "imageio_ffmpeg": ["report/video.py"],
+    "PIL": ["report/video.py"],
     "flwr": ["flower/flwr_private.py", "flower/link.py", "flower/app/fedpg_app/apps.py"],
     "cryptography": ["flower/keys.py"],
     "httpx": ["flower/proxy.py"],

@@ -7,6 +7,10 @@ from fedpg.errors import UserError, choose
 
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
+    "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
+    "play": "film a policy in every agent's environment, side by side: MP4 and GIF",
+    "report": "one HTML page about one or more runs, to open without a network",
+    "export": "a policy as files for others: params, ONNX, model card, video",
     "sweep": "lists of settings, compared on the same seeds in one table",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
     "demo": "five different CartPoles, one policy: a table and a picture",

@@ -17,8 +17,8 @@ def federation(name: str, agents: int, options: dict[str, Any]) -> Federation:
     Raises:
         UserError: if Gymnasium or what the environment needs is not installed, or it cannot be made with these options.
     """
-    gymnasium = _gymnasium(name)
-    return federation_of(name, [functools.partial(_make, gymnasium, name, kwargs) for kwargs in per_agent(options, agents)])
+    _gymnasium(name)
+    return federation_of(name, [functools.partial(make, name, kwargs) for kwargs in per_agent(options, agents)])
 
 
 def time_limit(name: str) -> int | None:
@@ -38,7 +38,9 @@ def _gymnasium(name: str) -> Any:
     return gymnasium
 
 
-def _make(gymnasium: Any, name: str, kwargs: dict[str, Any]) -> Any:
+def make(name: str, kwargs: dict[str, Any]) -> Any:
+    """One environment with these keyword arguments."""
+    gymnasium = _gymnasium(name)
     try:
         # `PythonSession` checks what Gymnasium's checker warns about; without the checker a step is faster.
         return gymnasium.make(name.removeprefix(PREFIX), **{"disable_env_checker": True} | kwargs)

@@ -73,6 +73,24 @@ def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> P
     return _saved(figure, path)
 
 
+def heat_map(values: np.ndarray, rows: list[str], columns: list[str], path: Path, *, title: str, groups: tuple[int, ...] = ()) -> Path:
+    """A table of numbers as colours, with the numbers in it; white lines before the columns `groups`. Returns where it was saved."""
+    pyplot = _pyplot()
+    size = (2.4 + 0.62 * len(columns), 1.5 + 0.34 * len(rows))
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    shown = axes.imshow(values, cmap="cividis", aspect="auto")  # colour-blind people see the same order
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2.0
+    for (r, c), value in np.ndenumerate(values):
+        axes.text(c, r, f"{value:.0f}", ha="center", va="center", fontsize=7, color="black" if value > middle else "white")
+    for place in groups:
+        axes.axvline(place - 0.5, color="white", linewidth=3)
+    axes.set_xticks(range(len(columns)), columns, rotation=50, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    axes.set_title(title, fontsize=10)
+    figure.colorbar(shown, ax=axes, label="return")
+    return _saved(figure, path)
+
+
 def _plain_numbers(axis: Any) -> None:
     """Labels of a logarithmic axis, few enough to be read: 1, 2, 5 within a decade, powers of ten beyond two."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpg import envs, trees
+from fedpg.envs import families
 from fedpg.envs.base import Federation, Space
 from fedpg.errors import UserError, require
 from fedpg.gradients import batch
@@ -18,7 +19,7 @@ from fedpg.report.statistics import Estimate, estimate
 from fedpg.runs import policy as files
 from fedpg.runs.config import Config
 from fedpg.runs.policy import PolicyFile, Spec
-from fedpg.runs.policy_files import config_of, mode, params_of, policy_of, with_axes
+from fedpg.runs.policy_files import config_of, mode, params_of, policy_of, spaces_of, with_axes
 from fedpg.simulate import COMPILER_OPTIONS, PRECISION, agents_of_seeds
 from fedpg.trees import Params
 
@@ -112,7 +113,7 @@ class Scored(NamedTuple):
 
 def best_mode(trained: Trained) -> str:
     """deterministic, or stochastic where the most likely action is not known (policies of the user's own)."""
-    environment = _training(config_of(trained.spec)).environment
+    environment = spaces_of(trained.spec)
     known = outputs_of(policy_of(trained.spec, environment), environment.action_space) is not None
     return "deterministic" if known else "stochastic"
 
@@ -123,8 +124,7 @@ def read(path: str | Path, agent: int | None = None, seed: int | None = None) ->
     if seed is not None or (agent is not None and found.spec.personal):
         found = found.one(seed, agent)
     found = with_axes(found)
-    config = config_of(found.spec)
-    template = jax.eval_shape(policy_of(found.spec, _training(config).environment).init, jax.random.key(0))
+    template = jax.eval_shape(policy_of(found.spec, spaces_of(found.spec)).init, jax.random.key(0))
     params = params_of(template, found.arrays, path, axes=len(found.spec.axes))
     if "agent" not in found.spec.axes:
         params = jax.tree.map(lambda x: x[:, None], params)
@@ -135,17 +135,26 @@ def _training(config: Config) -> Federation:
     return envs.make(config.env, config.agents, config.heterogeneity, config.env_option)
 
 
-def place(spec: Spec, **changes: Any) -> Place:
+def modes(trained: Trained) -> tuple[str, ...]:
+    """The ways in which its policies can act: `MODES`, or only stochastic."""
+    return MODES if best_mode(trained) == "deterministic" else MODES[:1]
+
+
+def place(spec: Spec, horizon: int | None = None, **changes: Any) -> Place:
     """Where policies are evaluated: on their training agents, or, with `changes` of the configuration, on newly drawn agents.
 
     Args:
         spec: of the policies.
-        changes: env, env_option, agents, heterogeneity, horizon; what is left out is as in training.
+        horizon: of the episodes; None is that of training.
+        changes: env, env_option, agents, heterogeneity; what is left out is as in training.
     """
     config, unseen = config_of(spec), bool(changes)
-    changes = {name: value for name, value in changes.items() if value is not None}
+    known = config.env != families.SPACES or "env" in changes
+    require(known, "the run's server had no environment, only spaces: give --env, and --env-option if it needs options")
     if changes.get("env", config.env) != config.env:  # another environment has its own options and its own default heterogeneity
         changes = {"env_option": {}, "heterogeneity": None} | changes
+    elif "agents" in changes and "env_option" not in changes:  # one value per training agent says nothing about others
+        changes["env_option"] = {name: value for name, value in config.env_option.items() if not isinstance(value, list)}
     config = dataclasses.replace(config, **changes)
     federation = _training(config)
     for kind in ("observation_space", "action_space"):
@@ -156,7 +165,7 @@ def place(spec: Spec, **changes: Any) -> Place:
         drawn = trees.take(agents_of_seeds(federation, key, max(spec.seeds) + 1), np.array(spec.seeds))
         agents = jax.tree.map(np.asarray, federation.prepare(drawn)) if federation.prepare else drawn
     name = f"{config.agents} unseen agents of {config.env}" if unseen else "the training agents"
-    return Place(name, federation, agents, config.horizon, not unseen)
+    return Place(name, federation, agents, horizon or config.horizon, not unseen)
 
 
 def _require_same(kind: str, found: Space, expected: Any, env: str) -> None:

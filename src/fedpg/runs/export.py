@@ -36,7 +36,7 @@ model-index:
 
 # {algorithm} on {env}
 
-{what} It was trained with [fedpg](https://pypi.org/project/fedpg/) {version} for {round} rounds; no trajectory left its agent.
+{what} It was trained with fedpg {version} for {round} rounds; no trajectory left its agent.
 
 | | |
 |---|---|

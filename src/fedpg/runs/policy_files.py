@@ -166,23 +166,29 @@ class OwnFunctions(NamedTuple):
     sample: Any
 
 
-class _Spaces(NamedTuple):
-    """An environment that a user's policy can ask for its name and spaces."""
+class Spaces(NamedTuple):
+    """What a policy asks of an environment: its name and its spaces."""
 
     name: str
     observation_space: Space
     action_space: Space
 
 
+def spaces_of(spec: Spec) -> Spaces:
+    """The spaces of the environment that a policy was trained in, as the policy sees them, without the environment."""
+
+    def seen(space: SpaceSpec) -> Space:
+        if space.kind == "discrete":
+            return Discrete(space.n)
+        bounded = space.low and None not in (*space.low, *space.high)
+        return envs.Box(space.shape, -1.0, 1.0) if bounded else envs.Box(space.shape)
+
+    return Spaces(spec.config.get("env", ""), seen(spec.observation[0]), seen(spec.action[0]))
+
+
 def own_functions(spec: Spec, arrays: dict[str, np.ndarray]) -> OwnFunctions:
     """The functions of a policy that the user's own function makes."""
-
-    def space(of: SpaceSpec) -> Space:
-        if of.kind == "discrete":
-            return Discrete(of.n)
-        return envs.Box(of.shape, -1.0, 1.0) if of.low and None not in (*of.low, *of.high) else envs.Box(of.shape)
-
-    environment = _Spaces(spec.config.get("env", ""), space(spec.observation[0]), space(spec.action[0]))
+    environment = spaces_of(spec)
     policy = policy_of(spec, environment)
     template = jax.eval_shape(policy.init, jax.random.key(0))
     params = params_of(template, arrays, "this file")
