@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
 
     # Everything is read before anything is run: a mistake costs no time.
     trained = [evaluation.read(run, options.agent, options.seed) for run in options.runs]
-    names = _names(options.runs)
+    names = short_names(options.runs)
     drawn = {name: getattr(options, name) for name in ("env", "env_option", "agents", "heterogeneity")}
     given = {name: value for name, value in drawn.items() if value is not None}
     scored, places = [], []
@@ -101,7 +101,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _names(runs: tuple[str, ...]) -> list[str]:
+def short_names(runs: tuple[str, ...]) -> list[str]:
     """The shortest different names of the runs: the last part of each path, or all of it."""
     short = [Path(run).resolve().name for run in runs]
     return short if len(set(short)) == len(short) else list(runs)

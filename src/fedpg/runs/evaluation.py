@@ -1,6 +1,7 @@
 """Trained policies in environments: those of training, unseen ones of the same family, or any other with the same shapes."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpg import envs, trees
+from fedpg import envs, policies, trees
 from fedpg.envs import families
 from fedpg.envs.base import Federation, Space
 from fedpg.errors import UserError, require
 from fedpg.gradients import batch
-from fedpg.policies.base import Policy
 from fedpg.policies.distributions import outputs_of
 from fedpg.report.statistics import Estimate, estimate
 from fedpg.runs import policy as files
@@ -189,10 +189,8 @@ def evaluate(trained: Trained, where: Place, *, episodes: int, how: str = "stoch
         matrix: also personal policies in the environments of other agents.
         seed: of the episodes.
     """
-    environment = where.federation.environment
-    policy = policy_of(trained.spec, environment)
-    acting = mode(policy, environment.action_space) if how == "deterministic" else policy
-    program = _program(environment, acting, where.horizon, episodes)
+    environment, hidden = where.federation.environment, config_of(trained.spec).hidden
+    program = _program(environment, trained.spec.policy, hidden, trained.spec.scaled, how, where.horizon, episodes)
     own_only = where.training and trained.count > 1 and not matrix
     returns = np.full((len(trained.spec.seeds), trained.count, where.count, episodes), np.nan)
     keys = jax.random.split(jax.random.key(seed), where.count)
@@ -206,8 +204,11 @@ def evaluate(trained: Trained, where: Place, *, episodes: int, how: str = "stoch
     return found
 
 
-def _program(environment: Any, policy: Policy, horizon: int, episodes: int) -> Any:
+@functools.lru_cache(maxsize=16)  # several runs of one task share a program
+def _program(environment: Any, kind: str, hidden: Any, scaled: bool, how: str, horizon: int, episodes: int) -> Any:
     """(key, params, agents) -> returns, leading axis seeds of params, agents and returns; compiled."""
+    policy = policies.make(kind, environment, hidden=hidden, scaled=scaled)
+    policy = mode(policy, environment.action_space) if how == "deterministic" else policy
     draw = batch.sampler(environment, policy, horizon)
 
     def one(key: jax.Array, params: Params, agent: Any) -> jax.Array:
@@ -231,3 +232,22 @@ def _require_finite(returns: np.ndarray, environment: Any) -> None:
     events = getattr(getattr(environment, "host", None), "events", [])
     reason = events[0].what if events else "a return is not finite"
     raise UserError(f"{environment.name} failed during evaluation: {reason}")
+
+
+def constants(config: Config) -> tuple[dict[str, list[Any]], str]:
+    """What the agents of a run's first seed differ in: one value per agent of each constant that is not the same for all, and a note."""
+    lists = {name: list(value) for name, value in config.env_option.items() if isinstance(value, (list, tuple))}
+    given = {name: values for name, values in lists.items() if len(set(map(str, values))) > 1 and len(values) == config.agents}
+    if config.env not in families.NAMES or config.env == families.SPACES:
+        return given, "" if given else "The agents' environments have the same options; how else they differ is not known here."
+    federation = _training(config)
+    drawn = trees.take(agents_of_seeds(federation, jax.random.key(config.seed), 1), 0)
+    found, whole = {}, False
+    for path, leaf in jax.tree_util.tree_flatten_with_path(drawn)[0]:
+        name, values = jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf, float)
+        if not (values == values[:1]).all():
+            whole = whole or values.ndim > 1
+            distance = np.sqrt(np.square(values - values.mean(0)).reshape(len(values), -1).sum(1))
+            found[name] = (values if values.ndim == 1 else distance).tolist()
+    note = "Of arrays: the distance from the mean over agents." if whole else ""
+    return found, note if found else "Nothing: all agents have the same environment."
