@@ -56,6 +56,7 @@ class Problem(NamedTuple):
         exact: tables of a finite MDP, see `fedpg.gradients.exact`. None elsewhere.
         trajectories: () -> the same problem with whole trajectories (a `Batch`) for samples. None if nothing is sampled.
         environment, policy, discount: what the problem was made from. None if it is not about policies.
+        start: trained params to start from, leading axis seeds (repeated if there are more); None: those of init_params.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -72,6 +73,7 @@ class Problem(NamedTuple):
     environment: Environment | HostEnvironment | None = None
     policy: Policy | None = None
     discount: float | None = None
+    start: Params | None = None
 
 
 def policy_gradient(

@@ -76,7 +76,6 @@ def test_a_real_browser_opens_it_offline(written, tmp_path):
         assert shown.run("document.title") == "</script><b>Two"
         for name in SECTIONS:
             assert shown.run(f"!!document.querySelector('section#{name} h2')"), name
-        before = shown.run("document.querySelector('#curves path.curve').getAttribute('d')")
         switch = "const s = document.getElementById('axis'); s.value = 'env_steps'; s.dispatchEvent(new Event('change', {bubbles: true}))"
         shown.run(f"(() => {{ {switch} }})()")
         assert "environment steps" in shown.run("document.querySelector('#curves svg').textContent")

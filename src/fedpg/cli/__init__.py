@@ -10,6 +10,7 @@ VERBS = {
     "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
     "play": "film a policy in every agent's environment, side by side: MP4 and GIF",
     "report": "one HTML page about one or more runs, to open without a network",
+    "personalize": "a policy of its own for every agent, from a common one and few trajectories",
     "export": "a policy as files for others: params, ONNX, model card, video",
     "sweep": "lists of settings, compared on the same seeds in one table",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: fedpg VERB [flags]\n\nOne policy for many different environments, learned without moving a trajectory.\n")
         for verb, does in VERBS.items():
-            print(f"  {verb:9} {does}")
+            print(f"  {verb:11} {does}")
         print("\nfedpg VERB --help explains a verb.")
         return 0
     try:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
 from rich.table import Column, Table
 
-from fedpg.cli.parse import parse
+from fedpg.cli.parse import console, parse
 from fedpg.errors import UserError, require
 from fedpg.runs.config import Options
 
@@ -126,21 +125,21 @@ def show(scored: list["Scored"], places: list["Place"], options: EvaluateOptions
     """Prints the tables."""
     from fedpg.runs.evaluation import QUANTILES
 
-    console = Console(soft_wrap=False, width=None if Console().is_terminal else 140)
+    screen = console()
     columns = ["seeds", "mean", "worst agent", *(f"{q} %" for q in QUANTILES)]
     title = f"return in {places[0].name}, {options.episodes} episodes each; mean over seeds with 95 % interval"
     table = Table("run", "actions", *(Column(name, justify="right", no_wrap=True) for name in columns), title=title, title_justify="left")
     for one in scored:
         shown = [str(found) if found.seeds > 1 else f"{found.mean:.1f}" for found in (one.mean(), one.worst())]
         table.add_row(one.name, one.how, str(one.mean().seeds), *shown, *(f"{value:.1f}" for value in one.quantiles().values()))
-    console.print(table)
+    screen.print(table)
     for how in dict.fromkeys(one.how for one in scored) if options.matrix else ():
         rows, labels = stacked([one for one in scored if one.how == how])
         columns = [Column(str(n), justify="right") for n in range(rows.shape[1])]
         matrix = Table("policy", *columns, "mean", title=f"policies (rows) in environments (columns), {how} actions", title_justify="left")
         for label, row in zip(labels, rows, strict=True):
             matrix.add_row(label, *(f"{value:.1f}" for value in row), f"{row.mean():.1f}")
-        console.print(matrix)
+        screen.print(matrix)
 
 
 def stacked(scored: list["Scored"]) -> tuple[Any, list[str]]:

@@ -30,7 +30,7 @@ OPTIONS = "serve.json"
 """The file with the options of `fedpg serve` that the ServerApp needs: config, out, keys, rules."""
 PROCESS = "serverapp.pid"
 """The file with the number of the ServerApp's process, so that `fedpg serve` notices when it dies."""
-NOT_SENT = (*OWN_FIELDS, "engine", "track")
+NOT_SENT = (*OWN_FIELDS, "engine", "track", "init_from")
 """Fields of a configuration that agents do not get."""
 
 MakeLink = Callable[[RunTerms, Callable[[str], None]], Link]
@@ -62,6 +62,8 @@ def check(config: Config, rules: Rules) -> None:
     complete, participants = resolve(config), participation_of(config).participants(config.agents)
     require(rules.quorum <= participants, f"quorum {rules.quorum} is more than the {participants} agents of a round")
     algorithm = prepare(complete).algorithm_of({})
+    starts = not (config.init_from and algorithm.personal)
+    require(starts, f"the agents of {algorithm.name} keep their own params: --init-from cannot reach them between machines")
     require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
 
 

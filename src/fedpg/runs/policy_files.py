@@ -203,6 +203,18 @@ def own_functions(spec: Spec, arrays: dict[str, np.ndarray]) -> OwnFunctions:
     return OwnFunctions(most_likely, sample)
 
 
+def like(config: Config) -> dict[str, Any]:
+    """Fields of a configuration that follow from the policy it starts from: its network, and a scale of observations that is kept."""
+    spec = files.read(config.init_from).spec
+    source = config_of(spec)
+    kind = spec.policy if config.policy == "auto" and ":" not in spec.policy else config.policy
+    return {
+        "policy": kind,
+        "hidden": config.hidden or source.hidden,
+        "normalise_observations": "kept" if spec.scaled else "off",
+    }
+
+
 def starting_params(path: str, template: Params, seeds: int) -> Params:
     """Trained params to start a run from, leading axis seeds: of each seed if the policy has as many, else the best for all.
 

@@ -10,6 +10,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
+
 from fedpg import algorithms, envs, policies
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.selection import Participation
@@ -20,7 +22,7 @@ from fedpg.envs import Box, Federation, families
 from fedpg.errors import choose, require
 from fedpg.gradients import baselines, dishonest, importance
 from fedpg.problem import Problem, policy_gradient
-from fedpg.runs import trackers
+from fedpg.runs import policy_files, trackers
 from fedpg.runs.config import FIELDS, Config, checked, convert, flag
 from fedpg.simulate import Simulator, simulator
 from fedpg.simulate_plain import plain_simulator
@@ -91,6 +93,8 @@ def resolve(config: Config) -> Config:
         meaningless = given is not None and name not in takes and not (name == "beta" and given == 1.0)
         require(not meaningless, f"{config.algorithm} has no {flag(name)}: leave it out")
 
+    if config.init_from:
+        config = dataclasses.replace(config, **policy_files.like(config))
     tuned = preset_of(config.env, config.algorithm)
     tuned["heterogeneity"] = families.default_heterogeneity(config.env)
     if (limit := families.time_limit(config.env)) is not None:
@@ -160,9 +164,12 @@ def prepare(config: Config) -> Prepared:
         importance=config.weights,
         weight_cap=config.weight_cap,
         eval_episodes=config.eval_episodes,
-        watch_observations=scale != "off",
+        watch_observations=scale not in ("off", "kept"),
         dishonest=config.attack in dishonest.ATTACKS,
     )
+    if config.init_from:
+        template = jax.eval_shape(problem.init_params, jax.random.key(0))
+        problem = problem._replace(start=policy_files.starting_params(config.init_from, template, config.seeds))
     factory = algorithms.factory(config.algorithm)  # once: a file that is loaded twice defines its types twice
     values = vars(config) | {"u0_batches": config.u0} | config.algorithm_option
 
