@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from fedpg.envs import families
 from fedpg.envs.base import Federation, Space
 from fedpg.errors import UserError, require
 from fedpg.gradients import batch
+from fedpg.keys import Purpose, agent_key
 from fedpg.policies.distributions import outputs_of
 from fedpg.report.statistics import Estimate, estimate
 from fedpg.runs import policy as files
@@ -131,6 +133,21 @@ def read(path: str | Path, agent: int | None = None, seed: int | None = None) ->
     return Trained(Path(path).name or str(path), found.spec, params)
 
 
+@functools.lru_cache(maxsize=16)  # several runs of one task share a program
+def _drawer(env: str, agents: int, heterogeneity: float | None, options: str) -> Any:
+    """(key, seed numbers) -> the agents of every seed; compiled."""
+    draw = envs.make(env, agents, heterogeneity, json.loads(options)).agents
+    return jax.jit(lambda key, seeds: jax.vmap(lambda seed: draw(agent_key(key, seed, 0, 0, Purpose.AGENTS), seed))(seeds))
+
+
+def _drawn(config: Config, federation: Federation, key: jax.Array, seeds: int) -> Any:
+    """What `fedpg.simulate.agents_of_seeds` draws."""
+    if not callable(federation.agents):
+        return agents_of_seeds(federation, key, seeds)
+    draw = _drawer(config.env, config.agents, config.heterogeneity, json.dumps(config.env_option, sort_keys=True))
+    return jax.tree.map(np.asarray, draw(key, np.arange(seeds)))
+
+
 def _training(config: Config) -> Federation:
     return envs.make(config.env, config.agents, config.heterogeneity, config.env_option)
 
@@ -162,7 +179,7 @@ def place(spec: Spec, horizon: int | None = None, **changes: Any) -> Place:
     key = jax.random.key(config.seed)
     key = jax.random.fold_in(key, UNSEEN) if unseen else key
     with jax.default_matmul_precision(PRECISION):
-        drawn = trees.take(agents_of_seeds(federation, key, max(spec.seeds) + 1), np.array(spec.seeds))
+        drawn = trees.take(_drawn(config, federation, key, max(spec.seeds) + 1), np.array(spec.seeds))
         agents = jax.tree.map(np.asarray, federation.prepare(drawn)) if federation.prepare else drawn
     name = f"{config.agents} unseen agents of {config.env}" if unseen else "the training agents"
     return Place(name, federation, agents, horizon or config.horizon, not unseen)
@@ -241,7 +258,7 @@ def constants(config: Config) -> tuple[dict[str, list[Any]], str]:
     if config.env not in families.NAMES or config.env == families.SPACES:
         return given, "" if given else "The agents' environments have the same options; how else they differ is not known here."
     federation = _training(config)
-    drawn = trees.take(agents_of_seeds(federation, jax.random.key(config.seed), 1), 0)
+    drawn = trees.take(_drawn(config, federation, jax.random.key(config.seed), config.seeds), 0)
     found, whole = {}, False
     for path, leaf in jax.tree_util.tree_flatten_with_path(drawn)[0]:
         name, values = jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf, float)
