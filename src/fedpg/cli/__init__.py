@@ -14,7 +14,7 @@ VERBS = {
     "export": "a policy as files for others: params, ONNX, model card, video",
     "sweep": "lists of settings, compared on the same seeds in one table",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
-    "demo": "five different CartPoles, one policy: a table and a picture",
+    "demo": "is it worth to federate? eight agents with little data: a table, a picture and a film",
     "serve": "lead a federation between machines, on Flower",
     "join": "take part in a federation as an agent with a private environment",
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
