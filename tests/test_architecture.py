@@ -28,7 +28,7 @@ HEAVY = {
     "flwr": ["flower/flwr_private.py", "flower/link.py", "flower/app/fedpg_app/apps.py"],
     "cryptography": ["flower/keys.py"],
     "httpx": ["flower/proxy.py"],
-    "starlette": ["flower/proxy.py", "flower/status_page.py", "flower/web.py"],
+    "starlette": ["flower/delivery.py", "flower/proxy.py", "flower/status_page.py", "flower/web.py"],
     "uvicorn": ["flower/proxy.py", "flower/web.py"],
     "tensorboard": ["runs/tensorboard.py"],
     "wandb": ["runs/wandb.py"],

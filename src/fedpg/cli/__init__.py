@@ -17,6 +17,7 @@ VERBS = {
     "demo": "is it worth to federate? eight agents with little data: a table, a picture and a film",
     "serve": "lead a federation between machines, on Flower",
     "join": "take part in a federation as an agent with a private environment",
+    "policy": "fetch the newest policy of a federation with a key that can only read",
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",

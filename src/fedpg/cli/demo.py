@@ -79,9 +79,7 @@ def demo(options: DemoOptions, screen: Console) -> list[Path]:
     shared = TASK | {"rounds": options.rounds, "seeds": options.seeds, "eval_every": 2}
     results = {name: result(name, out, screen, {**shared, "local_lr": METHODS[name][1]}) for name in METHODS}
     heads = (f"own {AGENTS}", f"{UNSEEN} unseen", "worst of all", f"trajectories to {TARGET}", "numbers sent")
-    title = (
-        f"return of {TASK['horizon']} after {10 * options.rounds} trajectories per agent; mean over {options.seeds} seeds, 95 % interval"
-    )
+    title = f"return of {TASK['horizon']} after {10 * options.rounds} trajectories each; mean over {options.seeds} seeds, 95 % interval"
     table = Table("", *(Column(head, justify="right", no_wrap=True) for head in heads), title=title, title_justify="left")
     for one in results.values():
         table.add_row(one.label, str(one.own.mean()), str(one.unseen.mean()), str(one.worst()), one.to_target(), one.sent())

@@ -44,6 +44,8 @@ class JoinOptions:
     """Neither encryption nor authentication: for tests on one machine."""
     folder: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: agents/ID)")] = None
     """Where this agent keeps its states and logs."""
+    deliver: str | None = None
+    """A folder in which this agent finds the policy of every evaluation, and at the end the final one, ready for fedpg.load."""
     withhold: bool = False
     """Send nothing but messages: neither what they cost nor how good the policy is here."""
     least_noise: float = 0.0
@@ -66,6 +68,7 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
+    from fedpg.flower.delivery import Delivery
     from fedpg.flower.processes import SuperNode
     from fedpg.runs.folder import RunFolder
 
@@ -78,8 +81,10 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with RunFolder(folder).lock(hint="wait for it, or give another --folder"):
+        delivery = Delivery(Path(options.deliver), options.agent_id) if options.deliver else None
+        agent = Agent(settings, folder / "states", tell, delivery=delivery)
         tell(f"agent {options.agent_id} in {options.env}, state in {folder}; waiting for {options.server}")
-        node = SuperNode(options.server, options.agent_id, Agent(settings, folder / "states", tell).answer, folder, keys, tell)
+        node = SuperNode(options.server, options.agent_id, agent.answer, folder, keys, tell)
         try:
             node.wait()
         finally:
