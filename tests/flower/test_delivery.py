@@ -20,6 +20,7 @@ from fedpg.cli import main
 from fedpg.flower.agent import Agent, AgentSettings
 from fedpg.flower.delivery import RECEIPT, Delivery, PolicyServer, fetch
 from fedpg.flower.keys import agent_keys, flower_key, make_keys
+from fedpg.flower.processes import free_port
 from fedpg.flower.server_app import train_remotely
 from fedpg.runs import policy as files
 from fedpg.runs.config import Config
@@ -122,8 +123,9 @@ def test_a_readers_key_reads_and_does_nothing_else(tmp_path, capsys):
 def test_three_processes_with_an_environment_of_ones_own_end_with_a_policy_at_each(tmp_path):
     """One agent is killed and comes back; a reader fetches the policy while the federation goes on."""
     spaces = {"env": "spaces", "env_option": {"observation": 2, "action": 1}}
-    port = ("--policy", "127.0.0.1:0")
-    with federation(tmp_path, port, **spaces, algorithm="pavg", rounds=12, eval_every=1, horizon=24) as real:
+    address = f"127.0.0.1:{free_port()}"
+    flags = ("--policy", address, "--quorum", "3")  # the round in which an agent is away is repeated until it is back
+    with federation(tmp_path, flags, **spaces, algorithm="pavg", rounds=12, eval_every=1, horizon=24) as real:
         real.environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
         real.serve()
 
@@ -135,7 +137,6 @@ def test_three_processes_with_an_environment_of_ones_own_end_with_a_policy_at_ea
         real.wait_until(lambda: real.round() >= 2)
         real.kill("join-1")
         join(1)
-        address = next(line.split()[-1] for line in real.log("serve").splitlines() if line.startswith("policy for readers"))
         fetched = fetch(address, tmp_path / "fetched", None, None)
         assert fetched.spec.round >= 1
         real.finish()
