@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 from fedpg.cli import demo
 from fedpg.cli.demo import METHODS, DemoOptions, verdict
 from fedpg.report.statistics import estimate
+from fedpg.runs.config import Config
 
 
 def test_a_sentence_says_no_more_than_its_interval():
@@ -48,3 +50,18 @@ def test_the_demo_convinces_and_is_quick(tmp_path):
     assert "CALM, federated, against pooled on unseen environments: worse by" not in text
     assert "CALM against local only, in their own environments: worse by" in text
     assert took < 90.0
+
+
+def test_every_method_has_its_best_step_size_of_other_seeds_and_the_page_shows_a_real_run():
+    """docs/demo.md and the step-sizes follow from data: nothing in them is typed by hand."""
+    docs = Path(__file__).parents[2] / "docs"
+    tuned = json.loads((docs / "data" / "demo_tuning.json").read_text())
+    assert tuned["settings"] | demo.TASK == tuned["settings"]
+    assert tuned["settings"]["seed"] != Config().seed
+    for name, (_, rate) in METHODS.items():
+        found = {one["local_lr"]: one["return"] for one in tuned["results"] if one["method"] == name}
+        assert rate == max(found, key=found.get)
+    page = (docs / "demo.md").read_text()
+    assert (docs / "data" / "demo.txt").read_text().strip() in page
+    for one in tuned["results"]:
+        assert f"{one['return']} [{one['interval'][0]}, {one['interval'][1]}]" in page

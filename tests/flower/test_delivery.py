@@ -35,7 +35,14 @@ def receipts(folder: Path, agents: int) -> list[dict]:
     return [json.loads((folder / f"home-{i}" / RECEIPT).read_text()) for i in range(agents)]
 
 
-@pytest.mark.parametrize("more", [{}, {"clip": 1.0, "noise": 1.0}, {"algorithm": "local-only"}], ids=["open", "withheld", "personal"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="open"),
+        pytest.param({"clip": 1.0, "noise": 1.0}, id="withheld"),
+        pytest.param({"algorithm": "local-only"}, id="personal", marks=pytest.mark.slow),
+    ],
+)
 def test_every_agent_has_the_final_policy_and_its_returns(more, tmp_path):
     config = Config(**vars(SMALL) | more)
     agents = {}

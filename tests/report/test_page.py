@@ -34,7 +34,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(runs):
     folders = [str(runs / name) for name in ("fedsvrpg-m", "local-only")]
-    assert main(["report", *folders, "--out", str(runs / "report.html"), "--title", "</script><b>Two", "--episodes", "4"]) == 0
+    assert main(["report", *folders, "--out", str(runs / "report.html"), "--title", "</script><b>Two", "--episodes", "0"]) == 0
     return runs / "report.html"
 
 
@@ -60,8 +60,16 @@ def test_the_page_holds_the_numbers_of_the_runs(written, runs):
     assert better + data["improvement"][1][0][0] == pytest.approx(1.0)
     assert {row["name"] for row in data["settings"] if row["differs"]} >= {"algorithm"}
     assert "transition" in [row[0] for row in data["environments"][0]["rows"]]
-    assert [len(part["rows"]) for part in data["matrix"]["parts"]] == [4, 4]  # one policy, and three of local-only
     assert [film["name"] for film in data["videos"]] == ["local-only"]
+
+
+@pytest.mark.slow
+def test_policies_in_environments_are_part_of_it(runs, tmp_path):
+    folders = [str(runs / name) for name in ("fedsvrpg-m", "local-only")]
+    assert main(["report", *folders, "--out", str(tmp_path / "report.html"), "--episodes", "4"]) == 0
+    parts = data_of(tmp_path / "report.html")["matrix"]["parts"]
+    assert [part["title"] for part in parts] == ["agents of training", "unseen agents of the same family"]
+    assert [len(part["rows"]) for part in parts] == [4, 4]  # one policy, and three of local-only
 
 
 def test_nothing_is_loaded_from_elsewhere(written):

@@ -23,22 +23,31 @@ SMALL = {"env": "cartpole", "agents": 3, "heterogeneity": 1.0, "rounds": 2, "loc
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A common and a personal run on the same agents."""
+    """A run, and a personal one that was not trained."""
     out = tmp_path_factory.mktemp("runs")
-    return {name: fedpg.train(**SMALL, algorithm=name, out=out / name, eval_episodes=128) for name in ("pavg", "local-only")}
+    written(out / "local-only", "categorical", seeds=4, personal=True, agents=2)
+    return {"pavg": fedpg.train(**SMALL, algorithm="pavg", out=out / "pavg", eval_episodes=128), "local-only": out / "local-only"}
 
 
 def test_the_last_evaluation_is_reproduced(runs):
-    for name, run in runs.items():
-        trained = evaluation.read(run.folder)
-        found = evaluation.evaluate(trained, evaluation.place(trained.spec), episodes=400)
-        assert found.returns.shape == (4, 1 if name == "pavg" else 3, 3, 400)
-        last = np.array(run.rows[-1]["return_per_seed"])
-        # Both are means of episodes with a deviation of about 10: of 3 x 128 in training, of 3 x 400 here.
-        np.testing.assert_allclose(found.own().mean((1, 2)), last, atol=5 * 10 / np.sqrt(3 * 128))
-        again = estimate(last)
-        assert again.low - 1.0 < found.mean().mean < again.high + 1.0
-        np.testing.assert_allclose(found.own().mean((0, 2)), run.rows[-1]["return_per_agent"], atol=3.0)
+    _reproduced(runs["pavg"], 1)
+
+
+@pytest.mark.slow
+def test_the_last_evaluation_of_personal_policies_is_reproduced(tmp_path):
+    _reproduced(fedpg.train(**SMALL, algorithm="local-only", out=tmp_path / "run", eval_episodes=128), 3)
+
+
+def _reproduced(run, policies):
+    trained = evaluation.read(run.folder)
+    found = evaluation.evaluate(trained, evaluation.place(trained.spec), episodes=400)
+    assert found.returns.shape == (4, policies, 3, 400)
+    last = np.array(run.rows[-1]["return_per_seed"])
+    # Both are means of episodes with a deviation of about 10: of 3 x 128 in training, of 3 x 400 here.
+    np.testing.assert_allclose(found.own().mean((1, 2)), last, atol=5 * 10 / np.sqrt(3 * 128))
+    again = estimate(last)
+    assert again.low - 1.0 < found.mean().mean < again.high + 1.0
+    np.testing.assert_allclose(found.own().mean((0, 2)), run.rows[-1]["return_per_agent"], atol=3.0)
 
 
 def hand_written(policy, constants, episodes, horizon, seed):
@@ -89,22 +98,22 @@ def test_a_finite_mdp_gives_its_exact_value(tmp_path):
 
 
 def test_the_matrix_holds_every_policy_in_every_environment(runs, tmp_path, capsys):
-    folders = [str(run.folder) for run in runs.values()]
+    folders = [str(runs["local-only"])]
     assert main(["evaluate", *folders, "--episodes", "20", "--matrix", "--json", "--out", str(tmp_path / "out")]) == 0
     found = json.loads(capsys.readouterr().out)
     shapes = {(one["run"], one["how"]): np.shape(one["matrix"]) for one in found["results"]}
-    assert shapes[("pavg", "stochastic")] == (1, 3)
-    assert shapes[("local-only", "deterministic")] == (3, 3)
-    own = next(one for one in found["results"] if one["run"] == "local-only" and one["how"] == "stochastic")
+    assert shapes == {("local-only", "stochastic"): (2, 2), ("local-only", "deterministic"): (2, 2)}
+    own = found["results"][0]
     np.testing.assert_allclose(np.diag(own["matrix"]), own["per_agent"])
     assert own["mean"][1] <= own["mean"][0] <= own["mean"][2]
     assert own["worst_agent"][0] <= own["mean"][0]
     assert list(own["percentiles"]) == ["5", "25", "50", "75", "95"]
     assert (tmp_path / "out" / "matrix.png").stat().st_size > 5000
-    assert main(["evaluate", *folders, "--episodes", "5", "--agents", "2"]) == 0  # personal policies where nobody trained
+    folders.append(str(runs["pavg"].folder))  # two runs side by side, personal policies where nobody trained
+    assert main(["evaluate", *folders, "--episodes", "5", "--agents", "2"]) == 0
     shown = capsys.readouterr().out
     assert "2 unseen agents of cartpole" in shown
-    assert "local-only" in shown
+    assert shown.count("local-only") == shown.count("pavg") == 2
 
 
 def test_other_environments_with_the_same_shapes(runs, capsys):

@@ -73,6 +73,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path, capsys):
     assert "has its own policy already" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_personalize_trains_both_and_compares(tmp_path, capsys):
     written(tmp_path / "run", "categorical, scaled", seeds=2, local_steps=2, batch=4)
     assert main(["personalize", str(tmp_path / "run"), "--rounds", "2", "--episodes", "3", "--out", str(tmp_path / "out")]) == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import imageio.v2 as imageio
 import numpy as np
 import pytest
@@ -76,13 +79,13 @@ def test_mujoco_and_gymnasium(env, lacking, tmp_path):
         written(tmp_path / "run", "other")
     finally:
         del CASES["other"]
-    try:
-        (mp4,) = play([str(tmp_path / "run")], tmp_path / "film.mp4", gif=False, agents=1)
-    except UserError as error:
-        if lacking not in str(error):
-            raise
-        pytest.skip(str(error))
-    assert imageio.mimread(mp4)[0].std() > 5
+    # In a process of its own, as people run it: MuJoCo chooses how to draw when it is first imported.
+    words = [sys.executable, "-m", "fedpg", "play", str(tmp_path / "run"), "--agents", "1"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode == 2 and lacking in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert imageio.mimread(tmp_path / "run" / "replay.mp4")[0].std() > 5
 
 
 def test_what_cannot_be_drawn_is_one_line(tmp_path, capsys):

@@ -26,7 +26,7 @@ METHODS = {
     "local-only": ("local only", 6e-4),
     "pooled": ("pooled (moves the data)", 1e-3),
 }
-"""Label and step-size. Each has its best of five step-sizes on other seeds: docs/demo.md."""
+"""Label and step-size. Each has its best of five step-sizes on other seeds; pooled has one that is better for it here: docs/demo.md."""
 TASK = {"env": "cartpole", "agents": AGENTS, "heterogeneity": 1.5, "horizon": 200, "batch": 1, "local_steps": 10}
 CONFLICT = {"env": "conflict", "agents": AGENTS, "rounds": 40}
 """Agents that want opposite actions in the same states."""

@@ -93,10 +93,11 @@ def write_mp4(frames: list[np.ndarray], path: Path, fps: float) -> Path:
         raise UserError("videos need imageio and imageio-ffmpeg: pip install 'fedpg[video]'") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = {"codec": "libx264", "macro_block_size": 2, "quality": 7, "ffmpeg_log_level": "error"}
-    with warnings.catch_warnings(), imageio.get_writer(path, fps=fps, **settings) as writer:
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # the child becomes ffmpeg at once and never enters JAX
-        for picture in frames:
-            writer.append_data(picture)
+        with imageio.get_writer(path, fps=fps, **settings) as writer:
+            for picture in frames:
+                writer.append_data(picture)
     return path
 
 
