@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: demo test test-slow test-federation lint clean
 
-demo: .venv/plot.stamp
+demo: .venv/demo.stamp
 	$(BIN)/fedpg demo
 
 test: .venv/test.stamp

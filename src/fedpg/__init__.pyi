@@ -49,6 +49,8 @@ from .problem import policy_gradient as policy_gradient
 from .quadratic import quadratic as quadratic
 from .rounds import Scores as Scores
 from .runs.config import Config as Config
+from .runs.policy import TrainedPolicy as TrainedPolicy
+from .runs.policy import load as load
 from .runs.training import Run as Run
 from .runs.training import train as train
 from .simulate import Info as Info

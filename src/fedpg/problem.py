@@ -67,6 +67,7 @@ class Problem(NamedTuple):
         trajectories: () -> the same problem with whole trajectories (a `Batch`) for samples. None if nothing is sampled.
         pooled: N -> the problem of one learner that holds N agents, if that is not the mean of their gradients. None: it is.
         environment, policy, discount: what the problem was made from. None if it is not about policies.
+        start: trained params to start from, leading axis seeds (repeated if there are more); None: those of init_params.
     """
 
     init_params: Callable[[jax.Array], Params]
@@ -85,6 +86,7 @@ class Problem(NamedTuple):
     environment: Environment | HostEnvironment | None = None
     policy: Policy | None = None
     discount: float | None = None
+    start: Params | None = None
 
 
 def policy_gradient(

@@ -150,6 +150,8 @@ def participants(algorithm: Algorithm, agents: Any) -> Any:
 def initial_state(problem: Problem, algorithm: Algorithm, root: jax.Array, seed: Any, count: int) -> SeedState:
     """The state of a seed with `count` participants before the warm-up."""
     params = problem.init_params(Moment(root, seed, 0).server_key(Purpose.PARAMS))
+    if problem.start is not None:
+        params = trees.take(problem.start, seed % trees.leading_axis(problem.start))
     server, agent_state = algorithm.init(params)
     zero, agents = jnp.zeros(()), trees.broadcast(agent_state, count)
     state = SeedState(server, agents, jnp.asarray(HEALTHY), base.no_cost(), jnp.zeros(count, int), RoundInfo(zero, zero))

@@ -236,6 +236,7 @@ class Simulator:
         seeds: how many seeds.
         rows: how many results: seeds, times P if there are settings.
         programs: what runs: `Compiled`, or `fedpg.simulate_plain.Plain`.
+        problem: what is learned.
         events: what went wrong in environments that run in Python.
         save_every: seconds after which a training loop should save.
         withheld: whether agents keep their scores to themselves.
@@ -246,7 +247,7 @@ class Simulator:
     def __init__(
         self, problem: Problem, algorithm: Algorithm, agents: Agents, rows: Row, seeds: int, participation: Participation, programs: Any
     ) -> None:
-        self._problem, self._algorithm, self._agents, self._participation = problem, algorithm, agents, participation
+        self.problem, self._algorithm, self._agents, self._participation = problem, algorithm, agents, participation
         self.seeds, self.rows, self.programs = seeds, len(rows.seed), programs
         drawn = agents.agents if isinstance(agents, Federation) else agents
         one_seed = jax.eval_shape(drawn, jax.random.key(0), 0) if callable(drawn) else drawn
@@ -295,7 +296,7 @@ class Simulator:
 
     def communication(self, state: State) -> Communication:
         """How many numbers one row sends."""
-        return measure(self._problem, self._algorithm, trees.take(state.agents, 0), self._participation)
+        return measure(self.problem, self._algorithm, trees.take(state.agents, 0), self._participation)
 
     def _draw(self, key: jax.Array) -> Any:
         """The agents of every seed, prepared for the environment."""
@@ -304,7 +305,7 @@ class Simulator:
             if isinstance(self._agents, Federation) and self._agents.prepare:
                 agents = jax.tree.map(np.asarray, self._agents.prepare(agents))
         # Raises early if this participation is not possible here.
-        selector(self._participation, self._problem, self._algorithm, trees.take(agents, 0))
+        selector(self._participation, self.problem, self._algorithm, trees.take(agents, 0))
         return agents
 
     def _finish(self, result: Any, round: Any, during: str) -> None:

@@ -7,11 +7,17 @@ from fedpg.errors import UserError, choose
 
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
+    "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
+    "play": "film a policy in every agent's environment, side by side: MP4 and GIF",
+    "report": "one HTML page about one or more runs, to open without a network",
+    "personalize": "a policy of its own for every agent, from a common one and few trajectories",
+    "export": "a policy as files for others: params, ONNX, model card, video",
     "sweep": "lists of settings, compared on the same seeds in one table",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
-    "demo": "five different CartPoles, one policy: a table and a picture",
+    "demo": "is it worth to federate? eight agents with little data: a table, a picture and a film",
     "serve": "lead a federation between machines, on Flower",
     "join": "take part in a federation as an agent with a private environment",
+    "policy": "fetch the newest policy of a federation with a key that can only read",
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",
@@ -26,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: fedpg VERB [flags]\n\nOne policy for many different environments, learned without moving a trajectory.\n")
         for verb, does in VERBS.items():
-            print(f"  {verb:9} {does}")
+            print(f"  {verb:11} {does}")
         print("\nfedpg VERB --help explains a verb.")
         return 0
     try:

@@ -21,6 +21,8 @@ class CertOptions:
     """HOST_OR_IP[,MORE]: by which names agents reach the server; localhost and 127.0.0.1 are always among them."""
     agents: int
     """How many agents get a key pair."""
+    readers: int = 0
+    """How many get a key with which `fedpg policy` can fetch the policy, and nothing else be done."""
     out: str = "keys"
     """The folder to make."""
     days: int = 825
@@ -34,12 +36,12 @@ def main(argv: list[str]) -> int:
     from fedpg.flower.keys import make_keys
 
     names = tuple(name.strip() for name in options.server.split(","))
-    make_keys(Path(options.out), names, options.agents, options.days)
+    make_keys(Path(options.out), names, options.agents, options.days, options.readers)
     keys, host = Path(options.out).name, f"[{names[0]}]" if ":" in names[0] else names[0]
     print(f"""{options.out}: the keys of one server ({options.server}) and of agents 0 to {options.agents - 1}. Copy
 
-  to the server    ca.crt server.pem server.key agent-*.pub
-  to agent I       ca.crt agent-I
+  to the server    ca.crt server.pem server.key agent-*.pub{" reader-*.pub" if options.readers else ""}
+  to agent I       ca.crt agent-I{chr(10) + "  to reader I      ca.crt reader-I" if options.readers else ""}
   nowhere          ca.key: its owner can pose as the server. Keep it offline, to renew server.pem within {options.days} days
 
 into a folder {keys} there, over a private connection (scp). Then, on the server and at an agent:

@@ -49,6 +49,8 @@ class JoinOptions:
     """Neither encryption nor authentication: for tests on one machine."""
     folder: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: agents/ID)")] = None
     """Where this agent keeps its states and logs."""
+    deliver: str | None = None
+    """A folder in which this agent finds the policy of every evaluation, and at the end the final one, ready for fedpg.load."""
     withhold: bool = False
     """Send nothing but messages: neither what they cost nor how good the policy is here."""
     least_noise: float = 0.0
@@ -73,6 +75,7 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
+    from fedpg.flower.delivery import Delivery
     from fedpg.flower.greeting import my_greeting
     from fedpg.flower.processes import Running, key_flags, split_address
     from fedpg.flower.supernode import SuperNode
@@ -97,7 +100,8 @@ def main(argv: list[str]) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
         tell(f"agent {options.agent_id} in {options.env}, state in {folder}; greeting {options.server}")
         wait_for_welcome(options.server, greeting, keys)
-        agent = Agent(settings, folder / "states", tell)
+        delivery = Delivery(Path(options.deliver), options.agent_id) if options.deliver else None
+        agent = Agent(settings, folder / "states", tell, delivery=delivery)
         node = SuperNode(options.server, options.agent_id, agent.answer, folder, keys, tell, running)
         try:
             node.wait(agent.over.is_set if options.once else lambda: False)

@@ -4,16 +4,23 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import sys
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
+from rich.console import Console
 
 from fedpg.errors import UserError, did_you_mean
 from fedpg.runs import config as configs
 from fedpg.runs.config import flag
 
 Options = TypeVar("Options")
+
+
+def console() -> Console:
+    """Where tables are printed; wide enough for them where there is no terminal, for which Rich would take 80 columns."""
+    return Console(width=None if sys.stdout.isatty() else 140)
 
 
 def parse(kind: type[Options], argv: list[str], prog: str) -> Options:

@@ -47,6 +47,8 @@ class ServeOptions(Rules):
     """Neither encryption nor authentication: for tests on one machine."""
     status: str = "127.0.0.1:8092"
     """HOST:PORT of the read-only status page; none for no page."""
+    policy: str = "none"
+    """HOST:PORT where `fedpg policy` may fetch the newest policy, with a key of a reader (fedpg cert --readers); none for nobody."""
     resume: bool = False
     """Continue the run in --out after its last finished round."""
 
@@ -85,6 +87,13 @@ def main(argv: list[str]) -> int:
             page = StatusPage(server.status, *split_address(options.status))
             cleanup.callback(page.stop)
             console.print(f"status page: http://{page.address}")
+        if options.policy != "none":
+            from fedpg.flower.delivery import PolicyServer
+            from fedpg.runs.policy import FILE
+
+            reading = PolicyServer(folder.policy / FILE, *split_address(options.policy), keys)
+            cleanup.callback(reading.stop)
+            console.print(f"policy for readers: {reading.address}")
         console.print(f"agents connect to {options.address}; to continue after a stop: {again}", soft_wrap=True)
         try:
             with StatusView(console, server.status):

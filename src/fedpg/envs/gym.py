@@ -22,8 +22,8 @@ def federation(name: str, agents: int, options: dict[str, Any]) -> Federation:
     Raises:
         UserError: if Gymnasium or what the environment needs is not installed, or it cannot be made with these options.
     """
-    gymnasium = _gymnasium(name)
-    return federation_of(name, [functools.partial(_make, gymnasium, name, kwargs) for kwargs in per_agent(options, agents)])
+    _gymnasium(name)
+    return federation_of(name, [functools.partial(make, name, kwargs) for kwargs in per_agent(options, agents)])
 
 
 def time_limit(name: str) -> int | None:
@@ -45,7 +45,7 @@ def _gymnasium(name: str) -> Any:
 
 def outcomes(name: str, **options: Any) -> Outcomes:
     """The table `P` of one of Gymnasium's finite tasks, as NumPy arrays."""
-    task = _make(_gymnasium(name), name, options).unwrapped
+    task = make(name, options).unwrapped
     rows = [[task.P[s][a] for a in range(task.action_space.n)] for s in range(task.observation_space.n)]
     most = max(len(listed) for row in rows for listed in row)
     padded = [[[*listed, *[(0.0, 0, 0.0, False)] * (most - len(listed))] for listed in row] for row in rows]
@@ -61,7 +61,9 @@ def random_lake(size: int, seed: int) -> list[str]:
     return generate_random_map(size, seed=seed)
 
 
-def _make(gymnasium: Any, name: str, kwargs: dict[str, Any]) -> Any:
+def make(name: str, kwargs: dict[str, Any]) -> Any:
+    """One environment with these keyword arguments; `unwrapped.NAME` sets an attribute of the environment itself."""
+    gymnasium = _gymnasium(name)
     attributes = {key.removeprefix(ATTRIBUTE): value for key, value in kwargs.items() if key.startswith(ATTRIBUTE)}
     rest = {key: value for key, value in kwargs.items() if not key.startswith(ATTRIBUTE)}
     try:

@@ -28,7 +28,7 @@ def federation(name: str, agents: int, options: dict[str, Any]) -> Federation:
         UserError: if there is no such function, it raises, or it returns something else.
     """
     function = load(name, "env")
-    return federation_of(name, [functools.partial(_make, name, function, kwargs) for kwargs in per_agent(options, agents)])
+    return federation_of(name, [functools.partial(make, name, function, kwargs) for kwargs in per_agent(options, agents)])
 
 
 def per_agent(options: dict[str, Any], agents: int) -> list[dict[str, Any]]:
@@ -53,7 +53,8 @@ def _is_jax(result: Any) -> bool:
     return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Environment)
 
 
-def _make(name: str, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+def make(name: str, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """One environment that the user's function returns for these keyword arguments."""
     result = call(name, function, **kwargs)
     fits = _is_jax(result) or (hasattr(result, "reset") and hasattr(result, "step") and not isinstance(result, Environment))
     expected = "expected an environment with Gymnasium's reset and step, or (fedpg.Environment, params)"

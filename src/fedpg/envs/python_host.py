@@ -43,7 +43,7 @@ class PythonHost:
 
     def __init__(self, makers: list[Callable[[], Any]], observations: View, actions: View, made: list[Any]) -> None:
         self.events: list[Event] = []
-        self._makers, self._observations, self._actions = makers, observations, actions
+        self._makers, self.observations, self.actions = makers, observations, actions
         # Found now: sessions are opened in threads of JAX, which do not know the precision of the thread that built the program.
         kind = int if isinstance(observations.space, Discrete) else float
         self._dtypes = (np.dtype(jnp.result_type(kind)), np.dtype(jnp.result_type(float)))
@@ -56,12 +56,12 @@ class PythonHost:
         index, start = np.asarray(index), np.asarray(start)
         agent = index % len(self._makers)
         return PythonSession(
-            self, index.tolist(), start[:, 0].tolist(), self._observations.rows(agent), self._actions.rows(agent), self._dtypes, new
+            self, index.tolist(), start[:, 0].tolist(), self.observations.rows(agent), self.actions.rows(agent), self._dtypes, new
         )
 
     def words(self, horizon: int) -> int:
         """A state is the seed of the episode and its actions so far: an environment cannot be stored, but it can be led there again."""
-        return 2 + horizon * space_size(self._actions.space) * self._dtypes[1].itemsize // 4
+        return 2 + horizon * space_size(self.actions.space) * self._dtypes[1].itemsize // 4
 
     def resume(self, index: np.ndarray, start: np.ndarray, state: np.ndarray, new: np.ndarray) -> "PythonSession":
         """Goes on from states that `PythonSession.save` gave, or starts lanes that are new."""

@@ -33,6 +33,7 @@ from fedpg.algorithms.wrappers.privacy import with_secret
 from fedpg.envs.host import HostEnvironment
 from fedpg.envs.own import per_agent
 from fedpg.errors import UserError, one_line, require
+from fedpg.flower.delivery import Delivery
 from fedpg.flower.protocol import FIRST_STATE, MAX_EVENTS, Answer, Grade, Refused, Task, Update, pack, read_arrays, shapes_of, unpack
 from fedpg.gradients import dishonest
 from fedpg.keys import Moment, Purpose
@@ -112,10 +113,11 @@ class AgentProgram:
 
     def __init__(self, config: Config, settings: AgentSettings, prepare: Callable[[Config], Prepared] = prepare) -> None:
         self.config, self._id, self._attack = config, np.array([settings.agent]), settings.attack
+        self.single, index = _alone(config, settings.agent)
         self.withheld = settings.withhold or config.noise > 0
-        single, index = _alone(config, settings.agent)
-        problem, algorithm_of, federation, participation = prepare(single)
+        problem, algorithm_of, federation, participation = prepare(self.single)
         algorithm, environment = algorithm_of({}), federation.environment
+        self.problem, self.deployed = problem, algorithm.deployed
         self.host = environment.host if isinstance(environment, HostEnvironment) else None
         device = jax.devices("cpu")[0] if self.host else jax.devices()[0]
         self._key = jax.random.key(config.seed)
@@ -216,6 +218,7 @@ class Agent:
         folder: its own, for states.
         tell: called with one line for each thing that people at the agent may want to know.
         make_program: makes its half of a run.
+        delivery: writes the policy of every evaluation for the people here; None: nobody wants it.
 
     Attributes:
         over: set when a run has ended.
@@ -227,7 +230,9 @@ class Agent:
         folder: Path,
         tell: Callable[[str], None] = lambda line: None,
         make_program: Callable[[Config, AgentSettings], AgentProgram] = AgentProgram,
+        delivery: Delivery | None = None,
     ) -> None:
+        self._delivery = delivery
         self._settings, self._folder, self._tell, self._make_program = settings, folder, tell, make_program
         self._busy, self.over = threading.Lock(), threading.Event()
         self._returns: dict[str, str] = {}  # run -> its first and its last return here
@@ -271,7 +276,8 @@ class Agent:
         program = self._program
         if task.kind == "hello":
             return {"shapes": program.shapes}, ()
-        if task.kind != "update" and program.withheld:
+        delivers = task.kind == "evaluate" and self._delivery is not None
+        if task.kind != "update" and program.withheld and not delivers:
             return {"withheld": True}, ()
         if task.kind == "report":
             sent = program.report(task, read_arrays(program.first_params, arrays))
@@ -285,6 +291,11 @@ class Agent:
             self._tell(told)
             first = self._returns.get(task.run, told).partition(", ")[0]
             self._returns[task.run] = told if first == told else f"{first}, {told}"
+            if delivers:
+                params = program.deployed(shared, state)
+                self._delivery.write(task.run, task.round, program.single, program.problem, params, float(sent.total_return))
+            if program.withheld:
+                return {"withheld": True}, ()
         else:
             sent, state = self._update(program, task, shared, state)
             save_state(folder, task.to_state, state, keep={task.from_state, task.keep_state})

@@ -7,9 +7,11 @@ in the format of OpenSSH, which Flower reads.
 
 import contextlib
 import datetime
+import hashlib
 import ipaddress
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -33,7 +35,7 @@ HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-
 PUBLIC_KEY = re.compile(r"agent-(\d+)\.pub")
 
 
-def make_keys(folder: Path, names: tuple[str, ...], agents: int, days: int = 825) -> None:
+def make_keys(folder: Path, names: tuple[str, ...], agents: int, days: int = 825, readers: int = 0) -> None:
     """Writes a complete set of keys, or nothing.
 
     Args:
@@ -41,7 +43,9 @@ def make_keys(folder: Path, names: tuple[str, ...], agents: int, days: int = 825
         names: host names and addresses by which agents reach the server.
         agents: how many agents get a key pair.
         days: how long the server's certificate is valid.
+        readers: how many get a key with which the policy can be read and nothing else be done.
     """
+    require(0 <= readers <= 10_000, f"there cannot be {readers} readers: give 0 to 10000")
     require(1 <= agents <= 10_000, f"there cannot be {agents} agents: give 1 to 10000")
     require(1 <= days <= 36_500, f"a certificate cannot be valid for {days} days: give 1 to 36500")
     general = [_general_name(name) for name in dict.fromkeys((*names, *LOCAL_NAMES))]
@@ -50,6 +54,10 @@ def make_keys(folder: Path, names: tuple[str, ...], agents: int, days: int = 825
     files = _authority_and_server(general, days)
     for agent in range(agents):
         files |= _agent(f"agent-{agent}")
+    for reader in range(readers):
+        secret = secrets.token_urlsafe(32)
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        files |= {f"reader-{reader}": (PRIVATE, f"{secret}\n".encode()), f"reader-{reader}.pub": (PUBLIC, f"{digest}\n".encode())}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # Written beside its place and moved in one step, so there is never half a set. mkdtemp makes a folder of mode 0700.

@@ -276,13 +276,14 @@ class Server:
     def evaluate(self, state: State) -> Scores:
         """The scores that the agents measure in their environments; NaN for those that do not say."""
         count, refusals = len(state.rows.agents[0]), 0
-        if self._private:
-            unknown = np.full((1, count), np.nan)
-            return Scores(unknown, unknown, None, None)
         self._wait_after_restart(state)
         template = Grade(*jax.eval_shape(lambda: (jnp.zeros(()),) * 2))
         task = Task("evaluate", "", "", round=int(state.round), purpose=Purpose.EVALUATE)
         shared, numbers = trees.take(state.rows.server.shared, 0), np.asarray(state.rows.agents[0])
+        if self._private:  # nobody says how good it is, but those who want the policy get it
+            self._remote.ask(task, shared, template, list(range(count)), numbers, numbers)
+            unknown = np.full((1, count), np.nan)
+            return Scores(unknown, unknown, None, None)
         while True:
             self._remote.wait_for(1, int(state.round), "evaluation")
             replies = self._remote.ask(task, shared, template, list(range(count)), numbers, numbers)
@@ -296,8 +297,13 @@ class Server:
         return Scores(np.asarray(found.total_return)[None], np.asarray(found.objective)[None], None, None)
 
     def params(self, state: State) -> Any:
-        """What agents deploy, leading axis 1."""
-        return _with_axis(deployed_params(self._algorithm, trees.take(state.rows, 0)))
+        """What agents deploy, leading axis 1; None if every agent has its own, which it keeps."""
+        return None if self._algorithm.personal else _with_axis(deployed_params(self._algorithm, trees.take(state.rows, 0)))
+
+    @property
+    def problem(self) -> Problem:
+        """What is learned."""
+        return self._problem
 
     def communication(self, state: State) -> Communication:
         """How many numbers are sent."""

@@ -24,7 +24,7 @@ from fedpg.runs.training import Run, train
 
 RUN_NAME = "run-name"
 """The file with the name under which agents keep their states of this run."""
-NOT_SENT = (*OWN_FIELDS, "engine", "track")
+NOT_SENT = (*OWN_FIELDS, "engine", "track", "init_from")
 """Fields of a configuration that agents do not get."""
 
 MakeLink = Callable[[RunTerms, Callable[[str], None]], Link]
@@ -61,6 +61,8 @@ def check(config: Config, rules: Rules) -> None:
     complete, participants = resolve(config), participation_of(config).participants(config.agents)
     require(rules.quorum <= participants, f"quorum {rules.quorum} is more than the {participants} agents of a round")
     algorithm = prepare(complete).algorithm_of({})
+    starts = not (config.init_from and algorithm.personal)
+    require(starts, f"the agents of {algorithm.name} keep their own params: --init-from cannot reach them between machines")
     require(not algorithm.pooled, f"{algorithm.name} needs all environments in one place: it cannot run between machines")
 
 

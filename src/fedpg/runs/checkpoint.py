@@ -27,13 +27,16 @@ def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> N
     write_atomically(path, save(arrays, {"about": text, "digest": _digest(arrays, text)}))
 
 
-def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What `write` wrote.
+ADVICE = "restore it from a copy, or delete it to start this run again from round 0"
+
+
+def read(path: Path, kind: str = "checkpoint", advice: str = ADVICE) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What `write` wrote. `kind` and `advice` are for the error.
 
     Raises:
         UserError: if the file is cut short, changed, or not a checkpoint.
     """
-    damaged = UserError(f"the checkpoint {path} is damaged: restore it from a copy, or delete it to start this run again from round 0")
+    damaged = UserError(f"the {kind} {path} is damaged: {advice}")
     try:
         with safe_open(path, "numpy") as file:
             metadata = file.metadata() or {}

@@ -132,7 +132,7 @@ class Config:
     """Standardise advantages over each batch: True or False (biased)."""
     normalise_observations: Annotated[str | None, left_out("STR")] = None
     """off; fixed (one scale, measured before round 0); running (moments are part of every message and the server merges them);
-    auto (running if observations are numbers, off if they are names of states)."""
+    auto (running if observations are numbers, off if they are names of states); kept (that of --init-from, which sets it)."""
     weights: Annotated[str | None, left_out("STR")] = None
     """Importance weights: trajectory (the paper), prefix, truncated, truncated-prefix, self-normalised."""
     weight_cap: Positive = 2.0
@@ -170,6 +170,9 @@ class Config:
     """The number of independent repetitions, which run side by side."""
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     """Root of all random numbers."""
+    init_from: str = ""
+    """A run folder, export or policy file to start from instead of untrained params, with the same shapes. With as many seeds as that
+    run, each seed starts from its own; otherwise all start from the best. Its network and its scale of observations are kept."""
     eval_every: Annotated[Count | None, left_out("INT")] = None
     """Rounds between evaluations; each is a line of metrics.jsonl and a checkpoint."""
     eval_episodes: Annotated[Count | None, left_out("INT")] = None

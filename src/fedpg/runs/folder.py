@@ -1,4 +1,4 @@
-"""A run folder: config.toml, manifest.json, metrics.jsonl, events.jsonl, checkpoint/.
+"""A run folder: config.toml, manifest.json, metrics.jsonl, events.jsonl, checkpoint/, policy/.
 
 Files are written such that a kill at any moment loses nothing. events.jsonl exists only if something went wrong.
 """
@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from fedpg.errors import UserError, require
-from fedpg.simulate import PRECISION
 
 LOCK = ".lock"
 FEDERATION = "federation"
@@ -57,6 +54,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.events = path / "events.jsonl"
         self.checkpoint = path / "checkpoint" / "state.safetensors"
+        self.policy = path / "policy"
         self.federation = path / FEDERATION
 
     def require_empty(self) -> None:
@@ -89,6 +87,10 @@ class RunFolder:
 
 def manifest() -> dict[str, Any]:
     """What a result is made with: command, versions, devices, precision."""
+    import jax  # here, because a policy is loaded without JAX
+
+    from fedpg.simulate import PRECISION
+
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],

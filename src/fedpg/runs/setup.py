@@ -10,6 +10,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
+
 from fedpg import algorithms, envs, policies
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.personal import PARTS, deploy_own, keep_own
@@ -23,7 +25,7 @@ from fedpg.gradients import baselines, dishonest, importance
 from fedpg.learners import LEARNERS
 from fedpg.learners.actor_critic import Settings, check
 from fedpg.problem import Problem, actor_critic, policy_gradient
-from fedpg.runs import trackers
+from fedpg.runs import policy_files, trackers
 from fedpg.runs.config import FIELDS, Config, checked, convert, flag
 from fedpg.simulate import Simulator, simulator
 from fedpg.simulate_plain import plain_simulator
@@ -103,6 +105,8 @@ def resolve(config: Config) -> Config:
     require(by_critic or not config.learner_option, "learner-option is for --learner actor-critic: leave it out")
     own_parts(config)
 
+    if config.init_from:
+        config = dataclasses.replace(config, **policy_files.like(config))
     tuned = preset_of(config.env, config.algorithm, config.learner)
     tuned["heterogeneity"] = families.default_heterogeneity(config.env)
     if (limit := families.time_limit(config.env)) is not None:
@@ -192,7 +196,10 @@ def prepare(config: Config) -> Prepared:
         scale = "running" if isinstance(environment.observation_space, Box) else "off"
     parts = own_parts(config)
     require("scaling" not in parts or scale == "running", "personal scaling needs --normalise-observations running")
-    problem = keep_own(_problem(config, federation, scale != "off"), parts)
+    problem = keep_own(_problem(config, federation, scale), parts)
+    if config.init_from:
+        template = jax.eval_shape(problem.init_params, jax.random.key(0))
+        problem = problem._replace(start=policy_files.starting_params(config.init_from, template, config.seeds))
     scale = "off" if "scaling" in parts else scale
     factory = algorithms.factory(config.algorithm)  # once: a file that is loaded twice defines its types twice
     values = vars(config) | {"u0_batches": config.u0} | config.algorithm_option
@@ -204,11 +211,12 @@ def prepare(config: Config) -> Prepared:
     return Prepared(problem, algorithm_of, federation, participation_of(config))
 
 
-def _problem(config: Config, federation: Federation, scaled: bool) -> Problem:
+def _problem(config: Config, federation: Federation, scale: str) -> Problem:
     """What is learned, and by which learner."""
     environment = federation.environment
-    make_policy = functools.partial(policies.make, config.policy, environment, hidden=config.hidden, scaled=scaled)
-    common = {"horizon": config.horizon, "discount": config.discount, "eval_episodes": config.eval_episodes, "watch_observations": scaled}
+    make_policy = functools.partial(policies.make, config.policy, environment, hidden=config.hidden, scaled=scale != "off")
+    common = {"horizon": config.horizon, "discount": config.discount, "eval_episodes": config.eval_episodes}
+    common["watch_observations"] = scale not in ("off", "kept")
     if config.learner == "actor-critic":
         require(config.attack not in dishonest.ATTACKS, f"attack {config.attack} is for --learner reinforce: choose one on messages")
         settings = convert(config.learner_option, Settings, "learner-option")

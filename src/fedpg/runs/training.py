@@ -17,7 +17,7 @@ import numpy as np
 from fedpg import named_arrays
 from fedpg.errors import UserError, choose, one_line, require
 from fedpg.rounds import HEALTHY, SeedState
-from fedpg.runs import checkpoint
+from fedpg.runs import checkpoint, policy_files
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config, flag
 from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, write_atomically, write_json
@@ -139,6 +139,8 @@ class _Loop:
                     self._begin()
                 elif self.evaluated < self.round and self._evaluation_is_due():
                     self._evaluate()
+                elif self.evaluated == self.round and not self.folder.policy.exists():
+                    self._write_policy()
                 self.send(self.rows)
                 with stop_on_interrupt() as stop:
                     self._rounds(stop)
@@ -205,11 +207,18 @@ class _Loop:
         append_line(self.folder.metrics, row)
         self.rows.append(row)
         self.evaluated = self.round
+        self._write_policy()
         self.progress.evaluated(row)
         if not self._healthy().any():
             self._save()
             reason = f"every seed failed (numbers that are not finite, first in round {rows.failed.min()})"
             raise UserError(f"{reason}: try a smaller --local-lr or --heterogeneity; all is saved in {self.folder.path}")
+
+    def _write_policy(self) -> None:
+        """Writes what agents would deploy, with the scores of the last evaluation; not where each agent keeps its own."""
+        params = self.engine.params(self.state)
+        if params is not None:
+            policy_files.write(self.folder.policy, self.config, self.engine.problem, params, self.rows[-1])
 
     def _stop_without_agents(self) -> None:
         """Stops where every environment failed, saved such that --resume tries the same again."""

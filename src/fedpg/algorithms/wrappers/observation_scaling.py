@@ -22,7 +22,7 @@ from fedpg.errors import choose, require
 from fedpg.moments import Moments
 from fedpg.policies.scaled import Scaled, scale_of
 
-MODES = ("off", "fixed", "running")
+MODES = ("off", "fixed", "running", "kept")
 
 
 class MessageWithMoments(NamedTuple):
@@ -44,9 +44,9 @@ def observation_scaling(problem: Problem, mode: str) -> Wrapper:
 
     Args:
         problem: what is learned; its policy must be scaled, and it must watch observations.
-        mode: off, fixed (measured once, before round 0) or running (updated in every round).
+        mode: off, fixed (measured once, before round 0), running (updated in every round) or kept (the scale that the params have).
     """
-    off, running = choose("normalise-observations", mode, MODES) == "off", mode == "running"
+    off, running = choose("normalise-observations", mode, MODES) in ("off", "kept"), mode == "running"
 
     def wrap(algorithm: Algorithm) -> Algorithm:
         return (_own_scales if algorithm.personal else _common_scale)(algorithm, problem, running)

@@ -121,7 +121,7 @@ class BatchHost:
         self.task = task
         self.events: list[Event] = []
         self._models: list[mujoco.MjModel] = []
-        self._knobs = Knobs()
+        self.knobs = Knobs()
         self._one_model = True
         # Making simulations costs as much as resetting them: they are kept, by number of lanes, for the next session.
         self._idle: defaultdict[int, list[Simulations]] = defaultdict(list)
@@ -131,7 +131,7 @@ class BatchHost:
         """Builds the models of all environments; every leaf of `knobs` is (environments,)."""
         self._models = models.build_all(self.task, knobs)
         self._one_model = all(model is self._models[0] for model in self._models)
-        self._knobs = jax.tree.map(lambda x: np.asarray(x, np.float64), knobs)
+        self.knobs = jax.tree.map(lambda x: np.asarray(x, np.float64), knobs)
         self._idle.clear()
 
     def reset(self, index: np.ndarray, start: np.ndarray) -> "BatchSession":
@@ -142,7 +142,7 @@ class BatchHost:
             simulations = idle.pop() if idle else Simulations(self._models[0], len(index))
         if not self._one_model:
             simulations.use(self._models, index)
-        return BatchSession(self, simulations, index, np.asarray(start, np.float64), self._knobs)
+        return BatchSession(self, simulations, index, np.asarray(start, np.float64), self.knobs)
 
     def words(self, horizon: int) -> int:
         """A state is MuJoCo's own, float64."""
@@ -176,6 +176,11 @@ class BatchSession:
         # A lane that cannot start stays at rest until its first step, and ends there.
         self._doomed = self._report(simulations.start(start))
         self.observation = observation(self._task, simulations.qpos, simulations.qvel)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Of every lane, (L, nq), for a picture."""
+        return self._simulations.qpos
 
     def step(self, action: np.ndarray) -> Stepped:
         """One step of every lane that is alive; action (L, nu). Never raises for a failing simulation."""

@@ -1,0 +1,341 @@
+"""A trained policy: loaded from a run, an export or a delivery, and used with NumPy alone.
+
+    policy = fedpg.load("runs/mine")
+    action, _ = policy.predict(observation)
+
+This file must not import JAX: a policy is used on machines that have none. A policy file is one safetensors file of params with flat
+names, its spec as metadata, and a digest; policy.json beside it is a copy of the spec to read.
+"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fedpg.errors import UserError, require
+from fedpg.runs import checkpoint
+from fedpg.runs.folder import write_atomically
+
+FORMAT = "fedpg-policy-1"
+FILE = "policy.safetensors"
+SPEC = "policy.json"
+FURTHEST = 10.0
+"""As in `fedpg.policies.scaled`: scaled observations are clipped to +- this."""
+TABLES = {"softmax": "logits", "direct": "probabilities"}
+"""Policies that are a table, and the name of the table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SpaceSpec:
+    """A space as the environment has it.
+
+    Attributes:
+        kind: discrete (`n` whole numbers from `start`) or box (arrays of `shape`).
+        low, high: bounds of every entry of a box, flat; None where there is no bound.
+        dtype: of the environment's numbers.
+    """
+
+    kind: str
+    n: int = 0
+    start: int = 0
+    shape: tuple[int, ...] = ()
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+    dtype: str = "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What a policy file holds and where it came from.
+
+    Attributes:
+        policy: categorical, gaussian (tanh networks), softmax, direct (tables), or the user's own function.
+        observation, action: the spaces, one for all agents or one for each; actions are clipped to `low` and `high`.
+        scaled_actions: whether the policy's -1 and 1 are the bounds of the action space.
+        axes: leading axes of every array: seed and agent, or none.
+        seeds: the numbers of the seeds along the first axis, or the only one.
+        agent: the only agent, if the policy is one agent's own; -1 if it is not.
+        personal: whether every agent has its own policy.
+        scaled: whether observations are scaled first; observation.mean and observation.deviation are then among the arrays.
+        round: rounds of training.
+        returns: of each seed at the last evaluation; None if it failed.
+        returns_per_agent: mean over seeds; None if withheld.
+        config: the complete configuration of the run.
+        made_with: versions of the packages.
+    """
+
+    policy: str
+    observation: tuple[SpaceSpec, ...]
+    action: tuple[SpaceSpec, ...]
+    scaled_actions: bool
+    axes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    personal: bool
+    scaled: bool
+    round: int
+    returns: tuple[float | None, ...]
+    returns_per_agent: tuple[float | None, ...]
+    config: dict[str, Any]
+    made_with: dict[str, str | None]
+    agent: int = -1
+    format: str = FORMAT
+
+    @property
+    def agents(self) -> int:
+        """N of the run."""
+        return int(self.config["agents"])
+
+    @property
+    def best_seed(self) -> int:
+        """The seed with the highest return at the last evaluation; the first if none is known."""
+        known = [(-math.inf if value is None else value) for value in self.returns]
+        return self.seeds[int(np.argmax(known))]
+
+
+class PolicyFile:
+    """The content of a policy file: its spec, and its arrays with the spec's leading axes."""
+
+    def __init__(self, path: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> None:
+        self.path, self.spec, self.arrays = path, spec, arrays
+
+    def one(self, seed: int | None = None, agent: int | None = None) -> "PolicyFile":
+        """The policy of one seed and, for personal algorithms, one agent, without leading axes.
+
+        Args:
+            seed: its number; None is the best at the last evaluation.
+            agent: its number; None where all agents have the same.
+        """
+        spec, arrays = self.spec, self.arrays
+        seed = spec.best_seed if seed is None else seed
+        listed = ", ".join(map(str, spec.seeds[:8])) + (", ..." if len(spec.seeds) > 8 else "")
+        require(seed in spec.seeds, f"{self.path} has no seed {seed}: give one of {listed}")
+        require(agent is None or 0 <= agent < spec.agents, f"{self.path} has no agent {agent}: give one from 0 to {spec.agents - 1}")
+        alone = spec.personal and "agent" not in spec.axes  # one agent's own, exported
+        require(not alone or agent in (None, spec.agent), f"{self.path} is the policy of agent {spec.agent}, not of agent {agent}")
+        at = spec.seeds.index(seed)
+        if "seed" in spec.axes:
+            arrays = {name: array[at] for name, array in arrays.items()}
+        if "agent" in spec.axes:
+            require(agent is not None, f"every agent of {self.path} has its own policy: choose one with agent=0 (--agent 0)")
+            arrays = {name: array[agent] for name, array in arrays.items()}
+        number = agent if spec.personal and agent is not None else spec.agent
+        spaces = {}
+        for kind in ("observation", "action"):
+            found = getattr(spec, kind)
+            require(len(found) == 1 or agent is not None, f"the agents of {self.path} differ in {kind} bounds: choose one with agent=0")
+            spaces[kind] = found if len(found) == 1 else (found[agent],)
+        spec = dataclasses.replace(spec, axes=(), seeds=(seed,), returns=(spec.returns[at],), agent=number, **spaces)
+        return PolicyFile(self.path, spec, arrays)
+
+
+def find(path: Path | str) -> Path:
+    """The policy file of a run folder, an export, a delivery, or itself.
+
+    Raises:
+        UserError: if there is none.
+    """
+    path = Path(path)
+    require(path.exists(), f"no run and no policy at {path}")
+    if path.is_file():
+        return path.with_name(FILE) if path.name == SPEC else path
+    for candidate in (path / FILE, path / "policy" / FILE):
+        if candidate.is_file():
+            return candidate
+    if (path / "config.toml").exists():
+        raise UserError(f"the run {path} has no policy yet: fedpg train --resume --out {path} writes it")
+    raise UserError(f"{path} is neither a run folder nor an exported policy: it holds no {FILE}")
+
+
+def read(path: Path | str) -> PolicyFile:
+    """The content of a policy file.
+
+    Raises:
+        UserError: if it is missing, damaged, or something else.
+    """
+    found = find(path)
+    arrays, about = checkpoint.read(found, "policy file", "it is cut short, changed, or no policy of fedpg; write it again")
+    require(isinstance(about, dict) and about.get("format") == FORMAT, f"{found} is no policy of this version of fedpg: expected {FORMAT}")
+    try:
+        return PolicyFile(found, msgspec.convert(about, Spec), arrays)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the policy file {found} is damaged: {error}") from None
+
+
+def write(folder: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> Path:
+    """Writes a policy file, and its spec to read, into `folder`; returns the policy file."""
+    about = msgspec.to_builtins(spec)
+    checkpoint.write(folder / FILE, {name: np.ascontiguousarray(array) for name, array in arrays.items()}, about)
+    write_atomically(folder / SPEC, msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+    return folder / FILE
+
+
+def load(path: Path | str, *, seed: int | None = None, agent: int | None = None) -> "TrainedPolicy":
+    """The trained policy of a run, an export or a delivery, ready to act.
+
+        policy = fedpg.load("runs/mine")
+        action, _ = policy.predict(observation)
+
+    Args:
+        path: a run folder, an exported or delivered folder, or a policy file.
+        seed: which seed of the run; None is the best at the last evaluation.
+        agent: whose policy, for algorithms that leave every agent its own; also whose bounds, where they differ.
+
+    Raises:
+        UserError: if there is no such policy, or its file is damaged.
+    """
+    one = read(path).one(seed, agent)
+    return TrainedPolicy(one.spec, one.arrays)
+
+
+class TrainedPolicy:
+    """A policy with fixed params. Observations and actions are those of the environment; scaling is inside.
+
+    Args:
+        spec: of one policy.
+        params: its arrays, by name.
+    """
+
+    def __init__(self, spec: Spec, params: dict[str, np.ndarray]) -> None:
+        self.spec, self.params = spec, params
+        self._observation, self._action = spec.observation[0], spec.action[0]
+        self._random = np.random.default_rng()
+        self._jax: Any = None
+        if ":" in spec.policy:  # the user's own function, which only JAX can run
+            from fedpg.runs.policy_files import own_functions
+
+            self._jax = own_functions(spec, params)
+        else:
+            _check(spec, params)
+
+    def predict(self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
+        """The action for one observation or a batch of them, and the state, as in Stable-Baselines3. Policies here have no state.
+
+        Args:
+            observation: one observation, or several along a leading axis.
+            state, episode_start: accepted and ignored.
+            deterministic: take the most likely action (the mean of a Gaussian) instead of sampling.
+        """
+        if not deterministic:
+            return self.sample(observation, self._random), state
+        batch, single = self._batch(observation)
+        if self._jax:
+            return self._answer(self._jax.mode(batch), single), state
+        outputs = self.outputs(batch)
+        return self._answer(outputs if self._action.kind == "box" else outputs.argmax(-1), single), state
+
+    def sample(self, observation: Any, key: Any) -> np.ndarray:
+        """A random action for one observation or each of a batch.
+
+        Args:
+            observation: as in `predict`.
+            key: the source of randomness: a whole number, a NumPy generator, or a JAX key. The same key gives the same action.
+        """
+        batch, single = self._batch(observation)
+        generator = key if isinstance(key, np.random.Generator) else np.random.default_rng(_seed(key))
+        if self._jax:
+            return self._answer(self._jax.sample(generator, batch), single)
+        shape = self.params["log_std"].shape if self._action.kind == "box" else ()
+        noise = generator.standard_normal((len(batch), *shape)) if shape else generator.uniform(size=len(batch))
+        return self._answer(self.act(noise.astype(np.float32), batch), single)
+
+    def act(self, noise: np.ndarray, batch: np.ndarray) -> np.ndarray:
+        """The policy's actions for noise as `fedpg.Policy.draw` draws it and observations as the policy takes them, (B, ...) each."""
+        outputs = self.outputs(batch)
+        if self._action.kind == "box":
+            return outputs + np.exp(self.params["log_std"]) * noise.reshape(len(batch), -1)
+        cumulative = np.cumsum(_softmax(outputs), axis=-1)
+        index = np.sum(cumulative <= noise.reshape(-1, 1) * cumulative[:, -1:], axis=-1)
+        return np.minimum(index, outputs.shape[-1] - 1)
+
+    def outputs(self, batch: np.ndarray) -> np.ndarray:
+        """Logits, (B, A), or the mean of a Gaussian, (B, D), for observations as the policy takes them."""
+        if self.spec.policy in TABLES:
+            rows = self.params[TABLES[self.spec.policy]][batch]
+            return np.log(rows) if self.spec.policy == "direct" else rows
+        if self._observation.kind == "discrete":
+            x = np.eye(self._observation.n, dtype=np.float32)[batch]
+        else:
+            x = batch
+            if self.spec.scaled:
+                scaled = (x - self.params["observation.mean"]) / self.params["observation.deviation"]
+                x = np.clip(scaled, -FURTHEST, FURTHEST)
+            x = x.reshape(len(batch), -1)
+        layers = sum(name.endswith(".matrix") for name in self.params)
+        for i in range(layers):
+            x = x @ self.params[f"layers.{i}.matrix"] + self.params[f"layers.{i}.bias"]
+            x = np.tanh(x) if i < layers - 1 else x
+        return x
+
+    def _batch(self, observation: Any) -> tuple[np.ndarray, bool]:
+        """Observations as the policy takes them, (B, ...), and whether it was a single one."""
+        space, shape = self._observation, self._observation.shape
+        try:
+            values = np.asarray(observation, float)
+        except (TypeError, ValueError):
+            raise UserError(f"an observation must be numbers, not a {type(observation).__name__}") from None
+        single = values.shape == shape
+        fits = single or values.shape[1:] == shape
+        require(fits, f"an observation has shape {list(shape)}, a batch [n, ...] of them, not {list(values.shape)}")
+        values = values[None] if single else values
+        if space.kind == "box":
+            return values.astype(np.float32), single
+        index = values - space.start
+        valid = np.all((index >= 0) & (index < space.n) & (index == np.floor(index)))
+        require(bool(valid), f"an observation must be one of {space.start} to {space.start + space.n - 1}")
+        return index.astype(np.int64), single
+
+    def _answer(self, actions: np.ndarray, single: bool) -> np.ndarray:
+        """Actions as the environment takes them; one of them if a single one was asked for."""
+        found = to_environment(self.spec, self._action, actions)
+        return found[0] if single else found
+
+
+def to_environment(spec: Spec, space: SpaceSpec, actions: np.ndarray) -> np.ndarray:
+    """Actions of the policy, (B, ...), as the environment takes them: index + start, or offset + scale * action within the bounds."""
+    if space.kind == "discrete":
+        return (np.asarray(actions) + space.start).astype(space.dtype)
+    value = np.asarray(actions).reshape(len(actions), *space.shape)
+    low, high = bounds(space)
+    if spec.scaled_actions:
+        both = np.isfinite(low) & np.isfinite(high)
+        from_low, to_high = np.where(both, low, -1.0), np.where(both, high, 1.0)
+        value = np.clip((to_high + from_low) / 2.0 + (to_high - from_low) / 2.0 * value, low, high)
+    return (np.rint(value) if np.issubdtype(np.dtype(space.dtype), np.integer) else value).astype(space.dtype)
+
+
+def bounds(space: SpaceSpec) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds of a box, with its shape; infinite where there are none."""
+
+    def full(bound: tuple[float | None, ...], missing: float) -> np.ndarray:
+        numbers = [missing if value is None else value for value in bound]
+        return np.array(numbers).reshape(space.shape) if numbers else np.full(space.shape, missing)
+
+    return full(space.low, -math.inf), full(space.high, math.inf)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = np.exp(logits - logits.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+def _seed(key: Any) -> Any:
+    """What NumPy makes a generator from: whole numbers; those of a JAX key."""
+    if hasattr(key, "dtype") and "key<" in str(key.dtype):  # a new-style JAX key; JAX is there if its keys are
+        import jax
+
+        key = jax.random.key_data(key)
+    return np.asarray(key).astype(np.uint64).tolist()
+
+
+def _check(spec: Spec, params: dict[str, np.ndarray]) -> None:
+    """Refuses arrays that do not make the policy that the spec describes."""
+    table = TABLES.get(spec.policy)
+    layers = sum(name.endswith(".matrix") for name in params)
+    expected = {table} if table else {f"layers.{i}.{part}" for i in range(layers) for part in ("matrix", "bias")}
+    expected |= {"log_std"} if spec.policy == "gaussian" else set()
+    expected |= {"observation.mean", "observation.deviation"} if spec.scaled else set()
+    known = table is not None or (spec.policy in ("categorical", "gaussian") and layers > 0)
+    require(known and set(params) == expected, f"the arrays of this file do not make a {spec.policy} policy: it is damaged or foreign")
