@@ -14,7 +14,7 @@ VERBS = {
     "export": "a policy as files for others: params, ONNX, model card, video",
     "sweep": "lists of settings, compared on the same seeds in one table",
     "reproduce": "a table or figure of the paper, or one of ours, beside the published numbers",
-    "demo": "is it worth to federate? eight agents with little data: a table, a picture and a film",
+    "demo": "does it pay to federate? eight agents with little data: a table, a picture and a film",
     "serve": "lead a federation between machines, on Flower",
     "join": "take part in a federation as an agent with a private environment",
     "policy": "fetch the newest policy of a federation with a key that can only read",

@@ -34,7 +34,7 @@ CONFLICT = {"env": "conflict", "agents": AGENTS, "rounds": 40}
 
 @dataclasses.dataclass(frozen=True)
 class DemoOptions:
-    """Eight CartPoles that differ in pole length, gravity and start, with 200 trajectories each. Is it worth to federate?
+    """Eight CartPoles that differ in pole length, gravity and start, with 200 trajectories each. Does it pay to federate?
 
     Trains CALM, PAvg, local-only and pooled, tries every policy in its own environments and in ten that nobody trained on, and
     writes a table, a picture and a film; then shows a case in which federating does not pay. docs/demo.md says how it was chosen.

@@ -11,7 +11,7 @@ import numpy as np
 from fedpg.errors import UserError
 from fedpg.paper.compare import ENTRANTS, compare
 from fedpg.paper.method import CALM, METHODS, PAVG, Method
-from fedpg.paper.results import Plot, Result, Tell, select
+from fedpg.paper.results import Plot, Result, Row, Tell, select
 from fedpg.paper.task import Task
 
 TITLE = "CALM against the best of its rivals where nothing was tuned"
@@ -85,8 +85,14 @@ def run(tell: Tell, roots: tuple[int, int], tuning: int, seeds: int, entries: tu
             continue
         rows, points = rows + found, points + drawn
         plots.append(Plot(title=task.name, quantity="objective", x="eta", where={"task": task.name}, x_log=True))
-    judged = select(rows, comparison="-", against=PAVG.name), [one for one in rows if "best rival" in one.flags]
-    for what, own in zip(("ahead of PAvg", "not inferior to the best rival"), judged, strict=True):
-        counted = {outcome: sum(one.verdict.outcome == outcome for one in own) for outcome in ("holds", "unclear", "fails")}
-        notes.append(f"CALM {what}: {counted['holds']} of {len(own)} tasks; unclear {counted['unclear']}; not so {counted['fails']}.")
-    return Result(rows=rows, points=points, plots=plots, notes=notes)
+    return Result(rows=rows, points=points, plots=plots, notes=notes + counted(rows))
+
+
+def counted(rows: list[Row]) -> list[str]:
+    """On how many tasks CALM is ahead of PAvg, and not inferior to the best rival."""
+    compared, notes = select(rows, comparison="-"), []
+    for what, rival in (("ahead of PAvg", False), ("not inferior to the best rival", True)):
+        outcomes = [one.verdict.outcome for one in compared if ("best rival" in one.flags) == rival]
+        held, unclear, failed = (outcomes.count(outcome) for outcome in ("holds", "unclear", "fails"))
+        notes.append(f"CALM {what}: {held} of {len(outcomes)} tasks; unclear {unclear}; not so {failed}.")
+    return notes

@@ -124,7 +124,10 @@ def _panel(plot: Plot, rows: Iterable[Row]) -> Panel:
     if plot.x == "method":
         order = sorted({row.method: row.mean for own in series.values() for row in reversed(own)}.items(), key=lambda pair: -pair[1])
         places = {name: at for at, (name, _) in enumerate(order)}
-        lines = [_line(label, [places[row.method] + 0.2 * at for row in own], own, "o") for at, (label, own) in enumerate(series.items())]
+        lines = [
+            _line(label, [places[row.method] + 0.8 / len(series) * at for row in own], own, "o")
+            for at, (label, own) in enumerate(series.items())
+        ]
         return Panel(plot.title, "", lines=lines, places=list(places), **axes)
     lines = []
     for at, (label, own) in enumerate(series.items()):
