@@ -112,12 +112,7 @@ class RemoteAgents:
     """
 
     def __init__(
-        self,
-        terms: RunTerms,
-        rules: Rules,
-        link: Link | None = None,
-        status: StatusWriter | None = None,
-        events: EventQueue | None = None,
+        self, terms: RunTerms, rules: Rules, link: Link | None = None, status: StatusWriter | None = None, events: EventQueue | None = None
     ) -> None:
         self._terms, self.rules, self.link, self._status = terms, rules, link, status
         self.events = events or EventQueue()
