@@ -43,7 +43,7 @@ def test_parts_are_what_their_names_say_and_join_again():
     assert names(split(params, own_parts(params, frozenset({"critic"})))[1]) == {name for name in names(params) if "critic" in name}
 
 
-@pytest.mark.parametrize("parts", [ALL, frozenset({"critic"})], ids=["all", "critic"])
+@pytest.mark.parametrize("parts", [ALL, pytest.param(frozenset({"critic"}), marks=pytest.mark.slow)], ids=["all", "critic"])
 def test_one_agent_learns_the_same_wherever_its_params_are_kept(parts, float64):
     """With one agent, PAvg on a part of the params and the rest in its memory is PAvg on all of them."""
     whole = problem_of(1, scaled=False)

@@ -36,7 +36,7 @@ class Shared(NamedTuple):
     params: Any
 
 
-def sign_averaging(problem, *, local_lr: Any, local_steps: int = 1, share: float = 0.5) -> Algorithm:
+def sign_averaging(problem, *, local_lr: Any, local_steps: int = 1, pull: float = 0.5) -> Algorithm:
     def init(params):
         return ServerState(Shared(params)), problem.init_memory()
 
@@ -51,7 +51,7 @@ def sign_averaging(problem, *, local_lr: Any, local_steps: int = 1, share: float
 
     def aggregate(state, signs, present):
         u = base.mean(signs, present)
-        params = base.ascend(problem, state.shared.params, share * local_lr, u)
+        params = base.ascend(problem, state.shared.params, pull * local_lr, u)
         return ServerState(Shared(params)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
     return Algorithm("sign-averaging", init, local_update, aggregate)
@@ -80,7 +80,7 @@ def files(tmp_path) -> dict[str, Path]:
 
 
 def config_of(files, **more) -> Config:
-    own = {"algorithm": f"{files['server']}:sign_averaging", "policy": f"{files['server']}:policy", "algorithm_option": {"share": 0.7}}
+    own = {"algorithm": f"{files['server']}:sign_averaging", "policy": f"{files['server']}:policy", "algorithm_option": {"pull": 0.7}}
     return Config(**SMALL | own | more)
 
 

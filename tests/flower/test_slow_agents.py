@@ -121,6 +121,7 @@ def test_one_of_eight_agents_ten_times_slower_costs_at_most_a_third_of_what_it_d
     assert any(event["what"].startswith("waiting for agent 3 since ") for event in events)
 
 
+@pytest.mark.slow
 def test_without_slow_agents_nothing_changes(tmp_path, clock):
     config = Config(algorithm="pavg", **SLOW | {"rounds": 4})
     before, _ = run(config, tmp_path / "today", clock, TODAY, {})

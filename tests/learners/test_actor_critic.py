@@ -136,6 +136,7 @@ def test_both_engines_agree_round_by_round(name, float64):
     assert_trees_close(fast.evaluate(state), plain.evaluate(other), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_agents_in_python_learn_as_if_traced():
     host = hosted(SlideHost())
     there = Federation(host, lambda key, seed: members(3), prepare)

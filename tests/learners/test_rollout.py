@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fedpg.envs import make as make_envs
 from fedpg.envs.base import Box, Discrete, Environment, Step
@@ -108,6 +109,7 @@ def test_a_lane_in_python_that_fails_makes_its_agent_not_finite_and_says_why():
     assert [event.what for event in recorder.host.events] == ["step raised ValueError: boom"]
 
 
+@pytest.mark.slow
 def test_mujoco_goes_on_bit_for_bit_from_what_was_stored():
     """Hoppers with bodies of their own fall and start again; a host that never saw them goes on from the words alone."""
     found = []
