@@ -16,11 +16,14 @@ def test_an_environment_that_raises_costs_its_agent_the_round_and_nobody_else(tm
     orders, names = tmp_path / "orders", ("a", "b", "c")
     options = {"name": list(names), "orders": str(orders)}
     with federation(tmp_path, env="helpers.failing_env:make", env_option=options, algorithm="pavg", eval_every=2) as real:
-        orders.write_text("b:raise")
         real.serve()
         for agent, name in enumerate(names):
             real.join(agent, "--env-option", f"name={name}", f"orders={orders}")
-        real.wait_until(lambda: real.round() >= 1)
+        real.wait_until(
+            lambda: real.round() >= 0 and real.is_present(1)
+        )  # not before: an environment that raises at once is refused before it connects
+        orders.write_text("b:raise")
+        real.wait_until(lambda: bool(real.events(1)))
         orders.unlink()
         rows = real.finish()
         last = max(event["round"] for event in real.events(1))
