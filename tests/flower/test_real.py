@@ -19,9 +19,8 @@ def test_an_environment_that_raises_costs_its_agent_the_round_and_nobody_else(tm
         real.serve()
         for agent, name in enumerate(names):
             real.join(agent, "--env-option", f"name={name}", f"orders={orders}")
-        real.wait_until(
-            lambda: real.round() >= 0 and real.is_present(1)
-        )  # not before: an environment that raises at once is refused before it connects
+        # Not before it has joined: an environment that raises at once is refused before its agent connects.
+        real.wait_until(lambda: real.round() >= 0 and real.is_present(1))
         orders.write_text("b:raise")
         real.wait_until(lambda: bool(real.events(1)))
         orders.unlink()
