@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reproduction.md and docs/robustness.md from the results in docs/data/reproduction, and draws the figures.
+"""Writes the tables of docs/reproduction.md and docs/how-to/agents-that-lie.md from the results in docs/data/reproduction, and draws the figures.
 
 python benchmarks/write_reproduction.py            after `fedpg reproduce all --scale full --out docs/data/reproduction`
 python benchmarks/write_reproduction.py --check    exit code 1 if a table is not what the results say
@@ -21,7 +21,7 @@ from fedpg.paper.render import FIELDS, draw, heading, identity, table
 from fedpg.paper.results import Result, Row, load, select
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("reproduction.md", "robustness.md")
+PAGES = ("reproduction.md", "how-to/agents-that-lie.md")
 DATA = DOCS / "data" / "reproduction"
 TABLE = re.compile(r"<!-- ([a-z0-9-]+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
 TYPES = typing.get_type_hints(Row)
