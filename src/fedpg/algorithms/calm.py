@@ -65,7 +65,9 @@ def calm(
         problem: what is learned.
         beta: in (0, 1], how much agents lean towards their own gradient. Noise and drift of local paths are beta times PAvg's.
         server_rate: rho in (0, 1], how fast u follows the mean gradient. With beta = rho = 1 this is SCAFFOLD.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         agents: N, for a server that remembers their messages; if None it averages those present, which is the same if all are.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
