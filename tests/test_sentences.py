@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from helpers.pages import ROOT, hand_written
+
 MOST_WORDS, MOST_BYTES = 40, 16_000
-GENERATED = "<!-- Written by "
-"""How a page begins, after its title, that a script writes; so do the appendices with the full tables."""
-
-
-def hand_written() -> list[str]:
-    """The pages that people write, by their path in the repository."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [str(page.relative_to(ROOT)) for page in pages if GENERATED not in page.read_text()[:400]]
 
 
 def sentences(text: str) -> list[str]:

@@ -22,7 +22,8 @@ HEAD = """# Command line
 <!-- Written by tools/write_command_line.py; do not edit. -->
 
 `fedpg VERB --help` prints the same text in a terminal. A mistake prints one line that says what to do, exits with code 2 and changes
-nothing. The flags of `fedpg train` are also the keys of a TOML file and the fields of `fedpg.Config`: see [Configuration](configuration.md).
+nothing. The flags of `fedpg train` are also the keys of a TOML file and the fields of `fedpg.Config`, see
+[Configuration](configuration.md).
 
 | verb | what it does |
 |---|---|
