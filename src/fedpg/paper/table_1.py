@@ -20,7 +20,7 @@ from fedpg.paper import verdict
 from fedpg.paper.fits import bootstrap, geometric, slope
 from fedpg.paper.jobs import parallel
 from fedpg.paper.method import METHODS, PAVG, Method
-from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, exactly, line, over_seeds, row, select
 from fedpg.paper.task import Task, doors, measure
 from fedpg.problem import exact_policy_gradient
 from fedpg.runs.sweep import Curves
@@ -202,9 +202,23 @@ def run(
             table, drawn = noise_rows(name, by_name[name], agents, noise[0])
             rows, points = rows + table, points + drawn
     settings = {"exact": dataclasses.asdict(AT_REST), "sampled": dataclasses.asdict(NOISY), "eta K": PATH, "etas": ETAS, "root": ROOT}
+    return Result(rows=rows, points=points, settings=settings | {"claims from": SOURCE})
+
+
+def figures(result: Result) -> list[Figure]:
+    """One panel for each question, with the same methods beside all of them; and |grad J|^2 against N."""
+    many, names = max(row.K for row in select(result.rows, quantity="floor")), tuple(dict.fromkeys(row.method for row in result.rows))
+    look = {"names": "method", "order": names}
     plots = [
-        Plot(title=f"Exact gradients, K = {many}", quantity="floor", x="method", where={"K": many, "against": ""}, series=(), y_log=True),
-        Plot(title="Speed-up N^p", quantity="exponent in N", x="method", series=("eta",)),
-        Plot(title=f"Noise against N, eta = {ETAS[0]:g}", quantity="noise", x="N", x_log=True, y_log=True),
-    ]
-    return Result(rows=rows, points=points, plots=plots, settings=settings | {"claims from": SOURCE})
+        Plot(title="Exact?", quantity="floor", where={"K": many, "against": ""}, series=(), x_scale="log", guides=(EXACT,),
+             x_label="|grad J|^2 at rest\n/ at the start", **look),
+        Plot(title="Local steps?", quantity="local updates", series=(), x_label="share of seeds with\nlocal steps", **look),
+        Plot(title="Heterogeneity?", quantity="share of gain", series=(), guides=(ENOUGH,), x_label="share of the best\ngain in J", **look),
+        Plot(title="Speed-up?", quantity="exponent in N", series=("eta",), x_label="p of\n|grad J|^2 ~ N^-p", **look),
+        Plot(title="What is sent?", quantity="floats", series=("task",), markers="^v", x_label="floats per agent\nand round, in d", **look),
+    ]  # fmt: skip
+    rows = [msgspec.structs.replace(row, quantity="floats", task="sent" if row.quantity == "floats up" else "received")
+            for row in select(result.rows, quantity=["floats up", "floats down"])]  # fmt: skip
+    noise = Plot(title=f"eta = {ETAS[0]:g}", quantity="noise", x="N", x_scale="log", y_scale="log")
+    found = [Figure(plots=plots, rows=result.rows + rows, columns=len(plots), height=0.9 + 0.2 * len(names))]
+    return found + [Figure(plots=[noise], rows=result.points, suffix="noise", columns=1, height=3.2)] * bool(result.points)
