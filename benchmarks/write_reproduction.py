@@ -35,8 +35,8 @@ SPLIT, LONG, GRID = ("task", "heterogeneity", "K", "method"), 25, 40
 or without intervals, become grids if two fields identify their rows."""
 HOW_TO_READ = """\
 - Intervals are 95 %, over seeds; n is the number of seeds. Each interval stands alone: none is corrected for how many there are.
-- "A - B" is a difference, "A / B" a ratio and "A > B" the chance that a run of A is better, paired by seed. Two step-sizes in one cell belong
-  to A and B.
+- "A - B" is a difference, "A / B" a ratio and "A > B" the chance that a run of A is better, paired by seed. Two step-sizes in one cell
+  belong to A and B.
 - A verdict names its rule and tolerance. *above 0*: the whole interval must lie above 0. *at least*, *at most*: the mean decides.
   *near 1 ± 0.1*: the whole interval must lie within. *covers*: the interval, widened by the tolerance, must contain the number.
   *agrees*: within so many published standard errors. *Unclear*: the interval allows both answers.
@@ -47,7 +47,7 @@ HOW_TO_READ = """\
 
 
 def value_of(field: str, text: str) -> Any:
-    """A value of a marker, of its field's type."""
+    """A value of a marker, of its field's type; that of `flags` is one flag."""
     kinds = typing.get_args(TYPES[field]) or (TYPES[field],)
     return (None if type(None) in kinds else "") if text == "" else kinds[0](text)
 
@@ -141,7 +141,7 @@ def appendix(result: Result) -> str:
         f"<!-- Made by benchmarks/write_reproduction.py from docs/data/reproduction/{result.name}.json. -->", "",
         inspect.getdoc(paper.module_of(result.name)) or "", "",
         f"`fedpg reproduce {result.name} --scale full`, {made['created'][:10]}, on {device.replace('cpu', 'a CPU')}. "
-        f"[How to read the tables](README.md). [Data](../../data/reproduction/{result.name}.json).", "",
+        f"[How to read the tables](index.md). [Data](../../data/reproduction/{result.name}.json).", "",
     ]  # fmt: skip
     for figure in paper.figures(result):
         name = "-".join(part for part in (result.name, figure.suffix) if part)
@@ -169,17 +169,17 @@ def pages(results: dict[str, Result]) -> dict[Path, str]:
     """Every page that shows results, as it should be."""
     handwritten = {path: path.read_text() for path in sorted(DOCS.rglob("*.md")) if APPENDIX not in path.parents}
     found = {path: written(text, results) for path, text in handwritten.items() if TABLE.search(text)}
-    return found | {APPENDIX / "README.md": index(results)} | {APPENDIX / f"{name}.md": appendix(each) for name, each in results.items()}
+    return found | {APPENDIX / "index.md": index(results)} | {APPENDIX / f"{name}.md": appendix(each) for name, each in results.items()}
 
 
 def main() -> int:
     results = {path.stem: load(path) for path in sorted(DATA.glob("*.json"))}
     asked, after = sys.argv[1:], pages(results)
     if asked == ["--check"]:
-        return int(any(not path.exists() or path.read_text() != text for path, text in after.items()))
-    for path, text in after.items():
+        return int(any(not path.exists() or path.read_text() != page for path, page in after.items()))
+    for path, page in after.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(page)
     for name in asked or results:
         print(*draw(results[name], IMAGES), sep="\n")
     return 0

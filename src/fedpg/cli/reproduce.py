@@ -55,5 +55,5 @@ def main(argv: list[str]) -> int:
         console.print(*render.terminal(result), sep="\n", soft_wrap=False)
         saved = results.save(result, out)
         drawn = ", ".join(str(path) for path in draw(result, out))
-        console.print(f"saved: {saved}, {drawn}; how to read it: docs/reference/results/README.md")
+        console.print(f"saved: {saved}, {drawn}; how to read it: docs/reference/results/index.md")
     return 0

@@ -1,7 +1,8 @@
 """Sample complexity: trajectories of the whole federation against the eps they buy, beside the theorem's eps^(-3/2).
 
-Runs of R rounds for a range of R, each with the steps for its R, as in `speedup`; N and K stay. eps is the mean over rounds of
-|grad J(theta_r)|^2. Plain averaging (PAvg) needs eps^(-2).
+Runs of R rounds for a range of R, each with the steps for its R, as in `speedup`; N and K stay. eps is the mean over rounds of |grad
+J(theta_r)|^2. Plain averaging (PAvg) needs eps^(-2). *bold* and *best of ... steps* are those of `speedup`. On the MDP noise vanishes as
+the policy turns deterministic: there the bound need not be tight.
 """
 
 from typing import Any, NamedTuple

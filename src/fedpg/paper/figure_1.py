@@ -2,7 +2,8 @@
 
 The figure has no numbers. What the text reads off it is checked instead, on curves at our own step-sizes. A smaller beta can be a larger
 step: where the importance weights have degenerated, FedSVRPG-M is heavy ball with up to 1/beta of the step. beta = 1 with five times the
-step is the control for that.
+step is the control for that. Step-sizes are our presets: the paper's eta belongs to its code's clamped, adaptive steps. As in the paper,
+agents differ only in where they start; unlike in the paper, there is a baseline and a batch.
 """
 
 import dataclasses

@@ -172,12 +172,14 @@ def minus(rows: list[Row], baseline: list[Row], x: str) -> list[Row]:
 
 
 def select(rows: Iterable[Row], **where: Any) -> list[Row]:
-    """The rows whose fields have the given values; a list or tuple allows several."""
+    """The rows whose fields have the given values; a list or tuple allows several. `flags` is one flag, or "" for rows without any."""
     return [row for row in rows if all(_matches(getattr(row, name), value) for name, value in where.items())]
 
 
 def _matches(own: Any, wanted: Any) -> bool:
     allowed = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    if isinstance(own, tuple):
+        return any(one in own if one else not own for one in allowed)
     return any(np.isclose(own, one, rtol=1e-3) if isinstance(one, float) and own is not None else own == one for one in allowed)
 
 
