@@ -25,8 +25,10 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
 WRITER = runpy.run_path(str(ROOT / "benchmarks" / "write_reproduction.py"))
 PAGES = [
-    *("README.md", *(f"docs/{name}.md" for name in ("theory", "participation", "privacy", "robustness", "presets", "runs"))),
-    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "algorithms").glob("*.md"))),
+    *("README.md", "docs/explanation/theory.md", "docs/explanation/authors-code.md"),
+    *(f"docs/how-to/{name}.md" for name in ("partial-participation", "private-messages", "agents-that-lie")),
+    *(f"docs/reference/{name}.md" for name in ("presets", "run-folder")),
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "reference" / "algorithms").glob("*.md"))),
 ]
 COMMENT = r"<!-- (?P<source>[^>]+?) -->"
 SOURCED = re.compile(rf"(?P<number>-?\d+(?:\.\d+)?)(?P<percent> ?%)?{COMMENT}")
@@ -129,7 +131,7 @@ def wrong_cells(text: str) -> list[str]:
 
 
 def test_tables_of_presets_hold_what_the_data_say():
-    text = (ROOT / "docs" / "presets.md").read_text()
+    text = (ROOT / "docs" / "reference" / "presets.md").read_text()
     assert text.count(".jsonl: env=") == 6
     assert wrong_cells(text) == []
     assert len(wrong_cells(text.replace("64, 98.6 |", "64, 98.5 |"))) == 1

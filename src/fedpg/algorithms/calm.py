@@ -9,7 +9,8 @@
 
 With all agents present p = 1, ybar is the mean of the m_i and the last term is 0. Where some are absent, that term adds the news that the
 table does not hold yet (the step is SAGA's, unbiased, where p <= rho), and rho/p keeps the rate at which u takes up news at rho. At rest
-with exact gradients c_i is the agent's own gradient, its path does not drift, and grad J = 0. docs/algorithms/calm.md derives this.
+with exact gradients c_i is the agent's own gradient, its path does not drift, and grad J = 0.
+docs/reference/algorithms/calm.md derives this.
 """
 
 from typing import Any, NamedTuple

@@ -6,7 +6,7 @@
     soft     improved(pi, Q)(a|s) prop. to pi(a|s) exp(Q(s,a) / tau)
     greedy   all of pi(.|s) on the actions with the largest Q(s,.), equal shares if there are several
 
-Probabilities are averaged, not params. docs/algorithms/fapi.md has the bound, and why greedy needs mu < 1. Xie, Song, "Client
+Probabilities are averaged, not params. docs/reference/algorithms/fapi.md has the bound, and why greedy needs mu < 1. Xie, Song, "Client
 selection for federated policy optimization with environment heterogeneity", JMLR 2025.
 """
 

@@ -5,7 +5,7 @@
              server   theta_{r+1} = theta_r + lambda / (eta K) mean Delta_i
 
 The paper's u is `stored`. The others measure the change since theta_r on the sample at hand instead; with N = 1, where `stored`
-is plain policy gradient, they are well-known algorithms (F and Lambda: docs/algorithms/README.md):
+is plain policy gradient, they are well-known algorithms (F and Lambda: docs/reference/algorithms/index.md):
 
     stored      u_k = g_i(tau|th_k) + G - g_i
     sample      u_k = g_i(tau|th_k) - F_i(theta_r; tau, th_k) + G                    SVRPG

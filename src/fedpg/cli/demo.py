@@ -26,7 +26,7 @@ METHODS = {
     "local-only": ("local only", 6e-4),
     "pooled": ("pooled (moves the data)", 1e-3),
 }
-"""Label and step-size. Each has its best of five step-sizes on other seeds; pooled has one that is better for it here: docs/demo.md."""
+"""Label and step-size. Each has its best of five step-sizes on other seeds, except pooled: see docs/start/demo.md."""
 TASK = {"env": "cartpole", "agents": AGENTS, "heterogeneity": 1.5, "horizon": 200, "batch": 1, "local_steps": 10}
 CONFLICT = {"env": "conflict", "agents": AGENTS, "rounds": 40}
 """Agents that want opposite actions in the same states."""
@@ -37,7 +37,7 @@ class DemoOptions:
     """Eight CartPoles that differ in pole length, gravity and start, with 200 trajectories each. Does it pay to federate?
 
     Trains CALM, PAvg, local-only and pooled, tries every policy in its own environments and in ten that nobody trained on, and
-    writes a table, a picture and a film; then shows a case in which federating does not pay. docs/demo.md says how it was chosen.
+    writes a table, a picture and a film; then shows a case in which federating does not pay. docs/start/demo.md says how it was chosen.
     """
 
     rounds: int = 20

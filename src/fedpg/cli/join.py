@@ -54,7 +54,7 @@ class JoinOptions:
     withhold: bool = False
     """Send nothing but messages: neither what they cost nor how good the policy is here."""
     least_noise: float = 0.0
-    """Take part only with at least this much noise on messages; see docs/privacy.md."""
+    """Take part only with at least this much noise on messages; see docs/how-to/private-messages.md."""
     most_epsilon: float = 0.0
     """Stop answering before the privacy loss exceeds this epsilon; 0 for no limit."""
     once: bool = False

@@ -32,7 +32,7 @@ class ServeOptions(Rules):
     Example: fedpg serve --config fed.toml --out runs/fed --keys keys
 
     Starts Flower's SuperLink and writes a run folder as `fedpg train` does. Agents are started with `fedpg join`; see
-    docs/deploy.md. With --resume, flags that are left out are those of the first start.
+    docs/how-to/deploy.md. With --resume, flags that are left out are those of the first start.
     """
 
     config: str | None = None
