@@ -28,7 +28,7 @@ from fedpg.paper.results import Result, Row, load, select
 
 DOCS = Path(__file__).parents[1] / "docs"
 DATA, IMAGES, APPENDIX = DOCS / "data" / "reproduction", DOCS / "images", DOCS / "reference" / "results"
-TABLE = re.compile(r"<!-- ([a-z0-9-]+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL)
+TABLE = re.compile(r"^<!-- ([a-z0-9-]+): ([^>]*?) -->\n.*?<!-- end -->", re.DOTALL | re.MULTILINE)
 TYPES = typing.get_type_hints(Row)
 SPLIT, LONG, GRID = ("task", "heterogeneity", "K", "method"), 25, 40
 """Tables of the appendix of more than LONG rows are split by the first of these fields that has a few values; those of more than GRID rows,

@@ -82,7 +82,9 @@ def figures(result: Result) -> list[Figure]:
     found, named = [], [method.name for method in ENTRANTS]
     for k in dict.fromkeys(point.K for point in result.points):
         _, points = in_percent(select(result.rows, quantity="best objective", K=k), select(result.points, K=k))
-        shown = {f"K-{k}": named} | {"printed": [PAVG.name, *(method.name for method in PRINTED)]} * (k == MANY)
+        shown = {f"K-{k}": named}
+        if select(points, method=PRINTED[0].name):
+            shown["printed"] = [PAVG.name, *(method.name for method in PRINTED)]
         for suffix, methods in shown.items():
             plot = eta_plot(f"K = {k}", K=k, method=methods)
             found.append(Figure(plots=[plot], rows=points, suffix=suffix, columns=1, height=3.4))
