@@ -20,6 +20,7 @@ EXPERIMENTS = {
     "complexity": "samples against eps, and the fitted slope beside 3/2",
     "cartpole": "trajectories to 95 of 100 under strong heterogeneity, for K = 24 to 128",
     "attacks": "three attackers among ten CartPoles: every robust mean and FedPG-BR under all seven attacks",
+    "privacy": "what noise on messages costs the return of CALM and PAvg",
     "table-1": "the paper's Table 1, measured: exactness, local steps, heterogeneity, speed-up in N, floats and trajectories",
     "arena": "every algorithm on random MDPs, conflict MDPs and CartPole at equal numbers of trajectories",
 }

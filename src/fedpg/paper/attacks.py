@@ -44,7 +44,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "seeds": 2, "rounds": 12, "heterogeneities": (0.0,), "attacks": ("none", "sign-flip", "reward-flip", "fedpg-attack"),
         "means": ("mean", "trimmed-mean"),
     },
-    "full": {"seeds": 20, "rounds": 40, "heterogeneities": (0.0, 1.0, 2.0), "attacks": ATTACKS, "means": MEANS},
+    "full": {"seeds": 8, "rounds": 40, "heterogeneities": (0.0, 1.0, 2.0), "attacks": ATTACKS, "means": MEANS},
 }  # fmt: skip
 Found = dict[str, np.ndarray]
 """Returns of every method for each attack, the first of which is none, (A, S, T); 0 for a seed that failed."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.fits import bootstrap, cost_of, slope
-from fedpg.paper.method import BETA, CALM, FEDHAPG_M, FEDSVRPG_M
+from fedpg.paper.method import BETA, CALM, CALM_VR, FEDHAPG_M, FEDSVRPG_M
 from fedpg.paper.rates import BOLDEST, PROBLEMS, Measured, RateProblem, measure, prescriptions
 from fedpg.paper.results import Figure, Plot, Result, Row, Tell, line, number, row
 from fedpg.report.statistics import Estimate
@@ -44,6 +44,7 @@ def measured(on: RateProblem, rounds: np.ndarray, seeds: int, more: bool) -> dic
         slow = parts["PAvg"]._replace(beta=np.full(len(rounds), BETA))
         found |= measure(on, FEDHAPG_M, {"FedHAPG-M, bold": parts[BOLDEST]}, N, K, seeds)
         found |= measure(on, CALM, {CALM.name: slow}, N, K, seeds)
+        found |= measure(on, CALM_VR, {CALM_VR.name: parts[BOLDEST]._replace(beta=slow.beta)}, N, K, seeds)
     return found
 
 
@@ -83,7 +84,7 @@ def run(tell: Tell, samples: dict[str, int], lengths: int, seeds: int, more: boo
     Args:
         samples: by problem, the largest N K R; smaller ones by factors of 2.
         lengths: how many R.
-        more: also FedHAPG-M and CALM.
+        more: also FedHAPG-M, CALM and CALM-VR.
     """
     rows, points, constants = [], [], {}
     for at, (problem, most) in enumerate(samples.items()):

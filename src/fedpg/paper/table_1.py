@@ -68,7 +68,7 @@ CLAIMS = {
     "FedSVRPG-M": Claim(True, 1.0, True, True),
     "FedHAPG-M": Claim(True, 1.0, True, True),
 }
-LEFT_OUT = ("heavy ball", "N-HARPG", "local only", "pooled", "PAvg, exact", "PAvg, projected")
+LEFT_OUT = ("CALM-VR", "heavy ball", "N-HARPG", "local only", "pooled", "PAvg, exact", "PAvg, projected")
 """HARPG takes N-HARPG's place, whose steps of constant length settle nowhere. PAvg with exact gradients is PAvg here, and the gradient of
 projected PAvg is one in probabilities, which cannot be compared."""
 EVERYBODY = tuple(name for name in METHODS if name not in LEFT_OUT)
