@@ -20,6 +20,7 @@ class Style(NamedTuple):
 
 STYLES = {
     "calm": Style(VERMILLION, "o"),
+    "calm-vr": Style(VERMILLION, "D", 1),
     "pavg": Style(BLACK, "s"),
     "pavg-softmax": Style(BLACK, "D", 1),
     "pavg-npg": Style(BLACK, "^", 2),
