@@ -3,9 +3,7 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-APPENDICES = ("docs/reproduction.md",)
-"""Pages that hold the full tables, for reference."""
-GENERATED = "<!-- Written by "
+GENERATED = ("<!-- Written by ", "<!-- Made by ")
 """How a page that a script writes begins, after its title."""
 
 
@@ -17,4 +15,4 @@ def hand_written() -> list[str]:
         "SECURITY.md",
         *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))),
     ]
-    return [page for page in pages if page not in APPENDICES and GENERATED not in (ROOT / page).read_text()[:400]]
+    return [page for page in pages if not any(mark in (ROOT / page).read_text()[:400] for mark in GENERATED)]
