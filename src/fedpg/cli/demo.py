@@ -145,7 +145,7 @@ def verdict(what: str, gain: "Estimate") -> str:
 
 def picture(results: dict[str, Result], path: Path) -> Path:
     """Learning curves beside a heat map: policies of one seed in its own and in unseen environments, by pole length."""
-    from fedpg.report.figures import Line, Panel, beside_heat_map
+    from fedpg.report.figures import Heat, Line, Panel, beside_heat_map
     from fedpg.report.statistics import estimate
     from fedpg.runs import evaluation
 
@@ -166,8 +166,8 @@ def picture(results: dict[str, Result], path: Path) -> Path:
             values.append(np.concatenate([own[i][order[0]], unseen[i][order[1]]]))
             labels.append(one.label if len(own) == 1 else f"local, {lengths[0][i]:.2f} m")
     columns = [f"{kind} {values[i]:.2f} m" for kind, values, at in zip(("own", "unseen"), lengths, order, strict=True) for i in at]
-    title = "policies of the first seed in environments with other poles"
-    return beside_heat_map(panel, np.array(values), labels, columns, path, title=title, groups=(AGENTS,))
+    title = "policies of the first seed, by pole length"
+    return beside_heat_map(panel, Heat(title, np.array(values), labels, columns, groups=(AGENTS,)), path)
 
 
 def main(argv: list[str]) -> int:

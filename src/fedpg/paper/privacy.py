@@ -16,7 +16,7 @@ from fedpg.paper import verdict
 from fedpg.paper.compare import MARGIN, tune
 from fedpg.paper.jobs import cached
 from fedpg.paper.method import CALM, PAVG, Method
-from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, exactly, line, over_seeds, row
 from fedpg.paper.task import Task
 from fedpg.simulate import simulator
 
@@ -86,8 +86,7 @@ def run(tell: Tell, agents: int, rounds: int, tuning: int, seeds: int, noises: t
             rows.append(exactly("clip", float(clip), x=z, **keys))
         points += line("return", over_seeds(last[method.name]), "x", noises, **keys)
     rows += compared(task, noises, last)
-    plots = [Plot(title="CartPole", quantity="return", x="x", x_label="noise, in units of the clip")]
-    return Result(rows=rows, points=points, plots=plots, settings={"task": dataclasses.asdict(task), "roots": ROOTS})
+    return Result(rows=rows, points=points, settings={"task": dataclasses.asdict(task), "roots": ROOTS})
 
 
 def compared(task: Task, noises: tuple[float, ...], last: dict[str, np.ndarray]) -> list[Row]:
@@ -99,3 +98,9 @@ def compared(task: Task, noises: tuple[float, ...], last: dict[str, np.ndarray])
         keys = {"method": CALM.name, "against": PAVG.name, "comparison": "-", "task": task.name, "x": z}
         rows.append(row("return saved", found, verdict=verdict.above(found, least), **keys))
     return rows
+
+
+def figures(result: Result) -> list[Figure]:
+    """The return against the noise."""
+    plot = Plot(title="CartPole", quantity="return", x="x", x_scale="symlog 1", x_label="noise, in units of the clip")
+    return [Figure(plots=[plot], rows=result.points, columns=1, height=3.0)]

@@ -215,7 +215,8 @@ class TrainedPolicy:
 
         Args:
             observation: one observation, or several along a leading axis.
-            state, episode_start: accepted and ignored.
+            state: returned as it is.
+            episode_start: ignored.
             deterministic: take the most likely action (the mean of a Gaussian) instead of sampling.
         """
         if not deterministic:
