@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
 WRITER = runpy.run_path(str(ROOT / "benchmarks" / "write_reproduction.py"))
 PAGES = [
-    *("README.md", "docs/explanation/theory.md", "docs/explanation/authors-code.md"),
+    *("README.md", "docs/explanation/findings.md", "docs/explanation/theory.md", "docs/explanation/authors-code.md"),
     *(f"docs/how-to/{name}.md" for name in ("partial-participation", "private-messages", "agents-that-lie")),
     *(f"docs/reference/{name}.md" for name in ("presets", "run-folder")),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "reference" / "algorithms").glob("*.md"))),
