@@ -27,8 +27,10 @@ from fedpg.runs.setup import build, resolve
 from fedpg.runs.trackers import TRACKING, sending
 from fedpg.simulate import Simulator, State
 
-OUTSIDE = ("resuming", "greeting")
-"""When events of a federation happen that belong to no round: they stay when rounds are repeated."""
+MEMBERSHIP = "membership"
+"""What events of a federation are about in which an agent joins it, or leaves it for good."""
+OUTSIDE = ("resuming", "greeting", MEMBERSHIP)
+"""When events of a federation happen that are true whatever rounds are repeated: they stay."""
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is handled."""
 
