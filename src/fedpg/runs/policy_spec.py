@@ -16,6 +16,7 @@ TABLES = {"softmax": "logits", "direct": "probabilities"}
 NETWORKS = ("categorical", "gaussian")
 AXES = ((), ("seed",), ("seed", "agent"))
 """The leading axes that the arrays of a file may have."""
+MOST_AGENTS = 10**6
 NUMBERS = "biuf"
 """NumPy's kinds of the numbers of a space."""
 
@@ -96,7 +97,7 @@ def require_sound(path: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> None
         require(condition, f"the policy file {path} is damaged or foreign: {why}")
 
     agents = spec.config.get("agents")
-    check(isinstance(agents, int) and agents > 0, "its configuration has no number of agents")
+    check(isinstance(agents, int) and 0 < agents <= MOST_AGENTS, f"its configuration has no number of agents from 1 to {MOST_AGENTS}")
     check(spec.axes in AXES and len(spec.returns) == len(spec.seeds), "its seeds, returns and axes do not fit together")
     check("seed" in spec.axes or len(spec.seeds) == 1, "it has several seeds, and its arrays have one")
     for space in (*spec.observation, *spec.action):
