@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpg import named_arrays
+from fedpg import cache, named_arrays
 from fedpg.errors import UserError, choose, one_line, require
 from fedpg.rounds import HEALTHY, SeedState
 from fedpg.runs import checkpoint, metrics, policy_files
@@ -64,6 +65,8 @@ def train(
         make_engine: makes the engine of a complete configuration: a `Simulator`, or an object with its methods (`fedpg.flower`).
         settings: fields of `Config` that win over `config`.
     """
+    if (problem := cache.turn_on()) is not None:
+        warnings.warn(problem, stacklevel=2)
     for name in settings:
         choose("setting", name, FIELDS)
     given = {name: value for name, value in vars(config or Config()).items() if value != getattr(Config(), name)} | settings
