@@ -1,6 +1,7 @@
 """CALM-VR beside CALM and PAvg over a range of step-sizes: writes docs/data/calm_vr.jsonl, one line per task, K, method and eta.
 
-`conflict` is the task of `fedpg reproduce drift`, CartPole that of `fedpg reproduce cartpole`. `fedpg reproduce complexity` measures the rate.
+`conflict` is the task of `fedpg reproduce drift`, CartPole that of `fedpg reproduce cartpole`. The rate is measured by `fedpg reproduce
+complexity`.
 """
 
 import dataclasses
