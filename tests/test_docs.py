@@ -7,10 +7,12 @@ import re
 import runpy
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
 import fedpg
+from helpers.browser import CHROMIUM, Page, browser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -48,6 +50,23 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     assert [(page.name, found) for page in pages for found in requests(page.read_text())] == []
     assert "simulator" in (tmp_path / "site" / "search" / "search_index.json").read_text()
     assert (tmp_path / "site" / "reference" / "api" / "index.html").read_text().count("doc-function") > 5
+    if CHROMIUM is not None:  # from disk and without a network
+        with browser(tmp_path / "profile") as page:
+            assert found_by_search(page, tmp_path / "site" / "index.html", "server rate") > 0
+
+
+def found_by_search(page: Page, path: Path, words: str) -> int:
+    """How many pages the search finds."""
+    page.open(path)
+    page.run("document.querySelector('[data-md-toggle=search]').click()")
+    for _ in range(100):
+        page.run(f"query = document.querySelector('.md-search__input'); query.value = {words!r}; query.focus(); 0")
+        page.run("query.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); 0")
+        if found := page.run("document.querySelectorAll('.md-search-result__item').length"):
+            assert page.errors == []
+            return found
+        time.sleep(0.2)
+    return 0
 
 
 def test_a_request_to_another_machine_is_found():

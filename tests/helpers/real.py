@@ -156,12 +156,17 @@ class Real:
 
     def alive(self) -> list[int]:
         """Every process that this federation has started, directly or not."""
-        wanted, found = f"{MARK}={self.mark}".encode(), []
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if wanted in (path / "environ").read_bytes() and (path / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                    found.append(int(path.name))
-        return found
+        return alive(self.mark)
+
+
+def alive(mark: str) -> list[int]:
+    """The processes that have this `MARK` in their environment."""
+    wanted, found = f"{MARK}={mark}".encode(), []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (path / "environ").read_bytes() and (path / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                found.append(int(path.name))
+    return found
 
 
 def descendants(process: int) -> list[int]:
