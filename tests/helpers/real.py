@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpg.flower.processes import free_port
+from fedpg.flower.status import AWAY
 from fedpg.runs.config import Config, to_toml
 from fedpg.runs.setup import resolve
 
@@ -108,7 +109,7 @@ class Real:
 
     def is_present(self, agent: int) -> bool:
         """Whether the server says that an agent is there."""
-        return self.agent(agent)["state"] not in ("absent", "not here yet")
+        return self.agent(agent)["state"] not in AWAY
 
     def missed(self, agent: int) -> dict[int, str]:
         """The rounds whose training an agent was not part of, and why."""
