@@ -11,7 +11,7 @@
 
 This is a Kalman filter for the mean gradient. rho is the steady gain of a filter to which the change is unknown with variance a: with
 q = infinity it is CALM. At small steps q vanishes, as |v|^2, and so does the gain: the noise of u then falls with the step, as in STORM
-(Cutkosky and Orabona, NeurIPS 2019). There is no constant but rho. docs/algorithms/calm-vr.md derives it.
+(Cutkosky and Orabona, NeurIPS 2019). There is no constant but rho. docs/reference/algorithms/calm-vr.md derives it.
 """
 
 from typing import Any, NamedTuple
@@ -57,7 +57,8 @@ def calm_vr(
         problem: what is learned; it must have Hessian-vector products.
         beta: in (0, 1], as in `calm`.
         server_rate: rho in (0, 1): the gain when the change of the gradient cannot be measured.
-        local_lr, global_lr: eta and lambda (eta K if None).
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
         local_steps: K, at least 2: one sample has no variance.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)

@@ -37,6 +37,7 @@ def fapi(problem: Problem, *, local_steps: int = 1, improvement: str = "soft", t
     """FAPI on a finite MDP with a policy that is a table.
 
     Args:
+        problem: a finite MDP with a tabular policy.
         local_steps: K, how often an agent evaluates and improves its policy in a round.
         improvement: soft or greedy.
         temperature: tau, of soft improvement; small is nearly greedy.

@@ -44,7 +44,9 @@ def fast_fedpg(
 
     Args:
         problem: what is learned; for sample and recursive it must have importance-weighted gradients, for hessian Hessian-vector products.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         correction: how an agent corrects its drift: stored (the paper), sample, recursive, hessian.
         common_batches: batches per agent behind G.
     """

@@ -23,7 +23,7 @@ SMALL = 8.0
 N, K = 8, 2
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"samples": {"quadratics": 32_768, "random MDP": 32_768}, "lengths": 4, "seeds": 8, "more": False},
-    "full": {"samples": {"quadratics": 262_144, "random MDP": 262_144}, "lengths": 7, "seeds": 24, "more": True},
+    "full": {"samples": {"quadratics": 262_144, "random MDP": 262_144}, "lengths": 6, "seeds": 12, "more": True},
 }
 
 

@@ -35,7 +35,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "tuning": 3,
         "seeds": 12,
         "noises": (0.0, 1.0, 3.0, 10.0),
-        "etas": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+        "etas": (3e-4, 1e-3, 3e-3, 1e-2),
     },
 }
 
