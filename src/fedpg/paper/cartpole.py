@@ -1,8 +1,9 @@
 """Trajectories of the whole federation until CartPoles that differ strongly are balanced, for every method at its best step-sizes.
 
 Pole lengths and start ranges differ 16-fold and gravity 5-fold (heterogeneity 2); there is one trajectory per local step. The goal is a
-mean return of at least 95 of 100 over three evaluations in a row. Medians and quartiles are over seeds; an arrow means never. "pooled"
-moves all trajectories to one place, which is no federation but bounds what one can reach.
+mean return of at least 95 of 100 over three evaluations in a row. Medians are over seeds, with quartiles in place of the interval; ratios
+of medians have intervals. An arrow means never. "pooled" moves all trajectories to one place: it is no federation, but shows what one
+could reach.
 
 eta, and lambda / (eta K) where a method may choose it, are those with the lowest median on tuning seeds; other seeds are reported.
 """

@@ -14,7 +14,7 @@ QUANTITIES = {
     "share of gain": "share of the best gain in J",
     "lead": "lead on the best other beta, mean return over the run",
     "final lead": "lead on the best other beta, return at the end",
-    "trajectories to the goal": "trajectories to 95 (median; quartiles in place of the interval)",
+    "trajectories to the goal": "trajectories to 95 (median)",
     "score": "score (interquartile mean)",
     "floor": "|grad J|^2 at rest / at the start",
     "gradient at rest": "|grad J|^2 at rest",

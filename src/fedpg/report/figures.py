@@ -68,20 +68,26 @@ class Heat(NamedTuple):
 
 
 def panels(
-    drawn: Sequence[Panel | Heat], *paths: Path, title: str = "", columns: int = 2, height: float = 2.7, widths: Sequence[float] = ()
+    drawn: Sequence[Panel | Heat],
+    *paths: Path,
+    title: str = "",
+    columns: int = 2,
+    height: float = 2.7,
+    width: float = WIDTH,
+    widths: Sequence[float] = (),
 ) -> Path:
     """Panels side by side with one legend for all of them, saved under every path, whose suffix is the format. Returns the first.
 
     Args:
         columns: of panels; if all panels of a figure have the same names, only the first of a row shows them.
-        height: of one row, in inches.
+        height, width: of one row, in inches.
         widths: of the columns, relative to each other.
     """
     pyplot = _pyplot()
     columns = min(columns, len(drawn))
     shape, named = (-(-len(drawn) // columns), columns), {tuple(panel.names) for panel in drawn if isinstance(panel, Panel)}
     with pyplot.rc_context(RC):
-        figure, grid = pyplot.subplots(*shape, figsize=(WIDTH, height * shape[0] + 0.5), layout="constrained", squeeze=False,
+        figure, grid = pyplot.subplots(*shape, figsize=(width, height * shape[0] + 0.5), layout="constrained", squeeze=False,
                                        sharey=columns > 1 and len(named) == 1 and named != {()}, width_ratios=widths or None)  # fmt: skip
         looks = styles([line.label for panel in drawn if isinstance(panel, Panel) for line in panel.lines if line.label[:1] != "_"])
         for axes, panel in zip(grid.flat, drawn, strict=False):
@@ -194,7 +200,9 @@ def heat_map(values: np.ndarray, rows: list[str], columns: list[str], path: Path
 
 def beside_heat_map(panel: Panel, heat: Heat, path: Path) -> Path:
     """A panel and a heat map side by side. Returns where they were saved."""
-    return panels([panel, heat], path, height=max(3.4, 1.4 + 0.24 * len(heat.rows)), widths=(3.0, 0.4 * len(heat.columns)))
+    wide = 0.4 * len(heat.columns)  # inches of the numbers
+    height = max(3.4, 1.4 + 0.24 * len(heat.rows))
+    return panels([panel, heat], path, height=height, width=max(WIDTH, wide + 5.6), widths=(3.4, wide + 0.6))
 
 
 def _draw_heat(axes: Any, heat: Heat) -> None:
@@ -227,7 +235,7 @@ def _pyplot() -> Any:
 
 
 def _saved(figure: Any, paths: Sequence[Path]) -> Path:
-    """Saves a figure; PNG files with a palette, which are a third of the size."""
+    """Saves a figure; PNG files without a heat map have a palette, which makes them a third of the size."""
     from PIL import Image
 
     figure.draw_without_rendering()
@@ -236,7 +244,9 @@ def _saved(figure: Any, paths: Sequence[Path]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".png":
             figure.savefig(whole := io.BytesIO(), dpi=DPI, format="png")
-            Image.open(whole).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+            image = Image.open(whole).convert("RGB")
+            gradient = any(axes.images for axes in figure.axes)
+            (image if gradient else image.quantize(128, dither=Image.Dither.NONE)).save(path, optimize=True)
         else:
             figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     _pyplot().close(figure)

@@ -1,5 +1,6 @@
 """The look of all figures: one colour, marker and line style for every method, in the paper's figures and in `fedpg report`."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ WIDTH = 8.0
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
-    """The style of each label: a method's own, also with a remark after a comma; those of one method then differ in marker and line.
+    """The style of each label: a method's own, also with a remark after a comma or in brackets. Those of one differ in marker and line.
 
     >>> styles(["CALM", "calm, beta 0.5"])["CALM"].colour == styles(["CALM", "calm, beta 0.5"])["calm, beta 0.5"].colour
     True
@@ -83,7 +84,7 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
     found: dict[str, Style] = {}
     others = iter(OTHERS * len(labels))
     for label in sorted(dict.fromkeys(labels), key=lambda label: ALIASES.get(label.lower(), label.lower()) not in STYLES):  # methods first
-        name = label.lower() if label.lower() in ALIASES else label.lower().partition(",")[0]
+        name = label.lower() if label.lower() in ALIASES else re.split(r",| \(", label.lower())[0]
         own = STYLES.get(ALIASES.get(name, name)) or next(others)
         for _ in range(len(MARKERS) * len(DASHES)):
             if own in found.values():
