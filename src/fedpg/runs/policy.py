@@ -26,6 +26,10 @@ FURTHEST = 10.0
 """As in `fedpg.policies.scaled`: scaled observations are clipped to +- this."""
 TABLES = {"softmax": "logits", "direct": "probabilities"}
 """Policies that are a table, and the name of the table."""
+PER_STATE = ("gaussian-state", "tanh-gaussian")
+"""Policies with a deviation that depends on the state: the second half of their outputs, see `fedpg.policies.mlp`."""
+FIRST_LOG_STD, LOG_STD_RANGE = -0.5, (-5.0, 2.0)
+"""Their log deviation: the output is added to the first and clipped to the second."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Spec:
     """What a policy file holds and where it came from.
 
     Attributes:
-        policy: categorical, gaussian (tanh networks), softmax, direct (tables), or the user's own function.
+        policy: categorical, gaussian, gaussian-state, tanh-gaussian (networks), softmax, direct (tables), or the user's own function.
         observation, action: the spaces, one for all agents or one for each; actions are clipped to `low` and `high`.
         scaled_actions: whether the policy's -1 and 1 are the bounds of the action space.
         axes: leading axes of every array: seed and agent, or none.
@@ -224,7 +228,7 @@ class TrainedPolicy:
         if self._jax:
             return self._answer(self._jax.mode(batch), single), state
         outputs = self.outputs(batch)
-        return self._answer(outputs if self._action.kind == "box" else outputs.argmax(-1), single), state
+        return self._answer(self._squashed(outputs) if self._action.kind == "box" else outputs.argmax(-1), single), state
 
     def sample(self, observation: Any, key: Any) -> np.ndarray:
         """A random action for one observation or each of a batch.
@@ -237,21 +241,37 @@ class TrainedPolicy:
         generator = key if isinstance(key, np.random.Generator) else np.random.default_rng(_seed(key))
         if self._jax:
             return self._answer(self._jax.sample(generator, batch), single)
-        shape = self.params["log_std"].shape if self._action.kind == "box" else ()
-        noise = generator.standard_normal((len(batch), *shape)) if shape else generator.uniform(size=len(batch))
+        normal = self._action.kind == "box"
+        noise = generator.standard_normal((len(batch), math.prod(self._action.shape))) if normal else generator.uniform(size=len(batch))
         return self._answer(self.act(noise.astype(np.float32), batch), single)
 
     def act(self, noise: np.ndarray, batch: np.ndarray) -> np.ndarray:
         """The policy's actions for noise as `fedpg.Policy.draw` draws it and observations as the policy takes them, (B, ...) each."""
-        outputs = self.outputs(batch)
+        outputs = self._network(batch)
         if self._action.kind == "box":
-            return outputs + np.exp(self.params["log_std"]) * noise.reshape(len(batch), -1)
+            mean, log_std = self._normal(outputs)
+            return self._squashed(mean + np.exp(log_std) * noise.reshape(len(batch), -1))
         cumulative = np.cumsum(_softmax(outputs), axis=-1)
         index = np.sum(cumulative <= noise.reshape(-1, 1) * cumulative[:, -1:], axis=-1)
         return np.minimum(index, outputs.shape[-1] - 1)
 
     def outputs(self, batch: np.ndarray) -> np.ndarray:
-        """Logits, (B, A), or the mean of a Gaussian, (B, D), for observations as the policy takes them."""
+        """Logits, (B, A), or the mean of a Gaussian before squashing, (B, D), for observations as the policy takes them."""
+        found = self._network(batch)
+        return self._normal(found)[0] if self._action.kind == "box" else found
+
+    def _normal(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and log deviation of a Gaussian from what its network gives."""
+        if self.spec.policy not in PER_STATE:
+            return outputs, self.params["log_std"]
+        mean, raw = np.split(outputs, 2, axis=-1)
+        return mean, np.clip(FIRST_LOG_STD + raw, *LOG_STD_RANGE)
+
+    def _squashed(self, action: np.ndarray) -> np.ndarray:
+        return np.tanh(action) if self.spec.policy == "tanh-gaussian" else action
+
+    def _network(self, batch: np.ndarray) -> np.ndarray:
+        """What the table or the network gives for a batch."""
         if self.spec.policy in TABLES:
             rows = self.params[TABLES[self.spec.policy]][batch]
             return np.log(rows) if self.spec.policy == "direct" else rows
@@ -337,5 +357,5 @@ def _check(spec: Spec, params: dict[str, np.ndarray]) -> None:
     expected = {table} if table else {f"layers.{i}.{part}" for i in range(layers) for part in ("matrix", "bias")}
     expected |= {"log_std"} if spec.policy == "gaussian" else set()
     expected |= {"observation.mean", "observation.deviation"} if spec.scaled else set()
-    known = table is not None or (spec.policy in ("categorical", "gaussian") and layers > 0)
+    known = table is not None or (spec.policy in ("categorical", "gaussian", *PER_STATE) and layers > 0)
     require(known and set(params) == expected, f"the arrays of this file do not make a {spec.policy} policy: it is damaged or foreign")
