@@ -7,6 +7,7 @@ normalised by its own `VecNormalize`, the step-size falls linearly to 0, and eve
 
 import importlib.util
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -86,7 +87,9 @@ def train(
     torch.set_num_threads(1)
     envs = VecNormalize(DummyVecEnv([lambda agent=agent: lane(where, seed, agent, key) for agent in agents]))
     given = {"n_steps": max(1, UPDATE // len(agents)), "learning_rate": lambda left: 3e-4 * left, "device": "cpu", "seed": key} | settings
-    model, found = PPO("MlpPolicy", envs, **given), []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You have specified a mini-batch size")  # the last minibatch of a pass may be smaller
+        model, found = PPO("MlpPolicy", envs, **given), []
 
     def act(observation: np.ndarray) -> np.ndarray:
         actions = model.predict(envs.normalize_obs(observation.astype(np.float32)), deterministic=True)[0]
