@@ -1,6 +1,7 @@
 """The search behind the presets of the actor-critic: settings of one environment on seeds that no table reports.
 
-Every line of docs/data/learner_presets.jsonl is one trial: what differs from the presets of that moment, and the deterministic returns.
+Every line of docs/data/learner_presets.jsonl is one trial: what differs from the presets of that moment, and the deterministic returns of
+identical agents, unless it says otherwise.
 
 Run it: python benchmarks/tune_learner.py ENV TOTAL_STEPS NAME=VALUE ... [+ NAME=VALUE ...]
 
@@ -23,6 +24,23 @@ ROOT = 1000
 """Root seed of all trials; reports use small ones."""
 POINTS = 8
 """Evaluations of a trial."""
+TARGETS = {
+    "cartpole": 475.0,
+    "gym:CartPole-v1": 475.0,
+    "gym:LunarLander-v3": 200.0,
+    "hopper": 1800.0,
+    "walker2d": 1500.0,
+    "halfcheetah": 3500.0,
+}
+
+
+def summary(env: str, env_steps: list[float], deterministic: list[list[float]]) -> dict:
+    """Of the seeds at the end: mean, lowest; steps to the target, median over seeds (infinite counts), and seeds that never reached it."""
+    curves = np.array(deterministic).T
+    reached = [env_steps[int(np.argmax(curve >= TARGETS[env]))] if (curve >= TARGETS[env]).any() else np.inf for curve in curves]
+    found = {"final": round(float(curves[:, -1].mean()), 1), "lowest": float(curves[:, -1].min()), "lost": int(np.isinf(reached).sum())}
+    median = float(np.median(reached))
+    return found | {"to_target": median if np.isfinite(median) else None}
 
 
 def trial(env: str, total: int, changes: dict) -> dict:
@@ -38,14 +56,14 @@ def trial(env: str, total: int, changes: dict) -> dict:
         rows = train(out=Path(folder) / "run", **given).rows
     found = [np.round(np.asarray(row["return_deterministic_per_seed"], float), 1).tolist() for row in rows]
     steps = [row["env_steps"] for row in rows]
-    return {"env": env, "changes": changes, "env_steps": steps, "deterministic": found, "seconds": round(rows[-1]["seconds"], 1)}
+    return {"env": env} | summary(env, steps, found) | {"changes": changes, "env_steps": steps, "deterministic": found}
 
 
 if __name__ == "__main__":
     env, total, *words = sys.argv[1:]
     text = " ".join(words)
     for part in text.split(" + "):
-        line = trial(env, int(float(total)), parse_options(part.split()))
+        line = {"trial": part} | trial(env, int(float(total)), parse_options(part.split()))
         print(json.dumps(line), flush=True)
         with DATA.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -71,9 +71,9 @@ class Killed(Exception):
     """The end of a process."""
 
 
-class KilledInRoundThree(Progress):
+class KilledAfterRoundTwo(Progress):
     def advanced(self, round: int) -> None:
-        if round == 3:
+        if round >= 3:  # a fast simulator reports several rounds at once
             raise Killed
 
 
@@ -90,7 +90,7 @@ def test_resume_goes_on_bit_for_bit(more, tmp_path):
     """The critic, Adam's moments and the environments, half way through their episodes, are restored."""
     whole = train(out=tmp_path / "whole", **TINY | more)
     with pytest.raises(Killed):
-        train(out=tmp_path / "half", progress=KilledInRoundThree(), **TINY | more)
+        train(out=tmp_path / "half", progress=KilledAfterRoundTwo(), **TINY | more)
     train(out=tmp_path / "half", resume=True)
     assert_same_run(tmp_path / "half", tmp_path / "whole")
     assert whole.rows[-1]["return_deterministic"] is not None
