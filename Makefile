@@ -1,15 +1,22 @@
-# Both targets do all the set-up they need on a machine that has only Python, pip and make.
+# Every target does all the set-up it needs on a machine that has only Python, pip and make.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-federation lint clean
+.PHONY: demo docs docs-serve test test-slow test-federation lint clean
 
 demo: .venv/demo.stamp
 	$(BIN)/fedpg demo
 
+# The site in build/site; a broken link or anchor is an error. It asks nothing of the network.
+docs: .venv/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+docs-serve: .venv/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 test: .venv/test.stamp
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests tools examples
+	$(BIN)/ruff format --check src tests tools examples
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: .venv/test.stamp .venv/trackers.stamp
@@ -20,8 +27,8 @@ test-federation: .venv/test.stamp
 	$(BIN)/pytest -m federation -n 2 --dist worksteal
 
 lint: .venv/test.stamp
-	$(BIN)/ruff check --fix src tests examples
-	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src tests tools examples
+	$(BIN)/ruff format src tests tools examples
 
 # One stamp per extra: nothing is installed, and no network is needed, until pyproject.toml changes.
 .venv/%.stamp: pyproject.toml

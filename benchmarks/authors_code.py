@@ -1,7 +1,7 @@
 """What the code published with "Momentum for the Win" does (zhili-zh/2023_Fed_MBPG): neither Algorithm 1 nor 2 of the paper.
 
 It is FedAvg over restarted IS-MBPG or HA-MBPG (Huang et al., "Momentum-based policy gradient methods", 2020), here to explain its logs
-and not for learning. docs/algorithms/authors-mode.md lists where it departs from the paper.
+and not for learning. docs/explanation/authors-code.md lists where it departs from the paper.
 
     fedpg train --algorithm benchmarks/authors_code.py:authors_svrpg --local-lr 0.75 --local-steps 9 --batch 50 --baseline none
 

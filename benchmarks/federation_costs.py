@@ -2,7 +2,7 @@
 
 Waiting: a server with keys and three of its four agents, for a minute. Large: four agents train a policy of 10 MB for three rounds.
 Memory is the resident set, and its largest value; CPU is the share of one core. Writes docs/data/federation_costs.json and, from it,
-the table of docs/deploy.md.
+the table of docs/explanation/federation.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-DATA, PAGE = ROOT / "docs" / "data" / "federation_costs.json", ROOT / "docs" / "deploy.md"
+DATA, PAGE = ROOT / "docs" / "data" / "federation_costs.json", ROOT / "docs" / "explanation" / "federation.md"
 sys.path.insert(0, str(ROOT / "tests"))
 
 from fedpg.flower.keys import make_keys  # noqa: E402

@@ -4,7 +4,7 @@ The peer is benchmarks/bare_flower, which sends bytes to every node and back and
 machine without TLS, one after the other, for every size and number of agents: first the peer, then ours, then the peer again.
 A round of ours is the time between two checkpoints: sending, the agents' local updates in JAX, checks, aggregation, saving.
 The first round, in which programs are compiled, is left out of both. Writes docs/data/flower_rounds.json and, from it, the table
-of docs/deploy.md.
+of docs/explanation/federation.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-DATA, PAGE = ROOT / "docs" / "data" / "flower_rounds.json", ROOT / "docs" / "deploy.md"
+DATA, PAGE = ROOT / "docs" / "data" / "flower_rounds.json", ROOT / "docs" / "explanation" / "federation.md"
 sys.path.insert(0, str(ROOT / "tests"))
 
 from fedpg.flower import processes  # noqa: E402

@@ -1,4 +1,4 @@
-"""docs/architecture.md names functions: a traced run goes through exactly these."""
+"""docs/explanation/architecture.md names functions: a traced run goes through exactly these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "fedpg"
 
 def listed(heading: str) -> list[tuple[str, str]]:
     """The numbered (file, function) pairs under a heading of the page."""
-    text = (ROOT / "docs" / "architecture.md").read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
     return re.findall(r"^\d+\. `([\w/]+\.py)`: `(\w+)`", text, re.MULTILINE)
 
 

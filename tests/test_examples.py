@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
 import pytest
 
+import fedpg
+
 ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -33,7 +39,7 @@ def test_examples_run_and_are_short(path, capsys):
 
 
 def test_the_readme_learns():
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
     names: dict = {}
     exec(code, names)
@@ -42,3 +48,36 @@ def test_the_readme_learns():
     assert after.shape == (4, 5)
     assert int(state.round) == 30
     assert after.mean() > 1.3 * before.mean()
+
+
+def commands(block: str, folder: Path) -> str:
+    """Runs a block of shell commands of the README in an empty folder, with this environment's fedpg; returns what they print."""
+    lines = [line for line in block.splitlines() if not line.startswith("pip install")]
+    assert len(lines) >= len(block.splitlines()) - 1
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-euc", "\n".join(lines)], capture_output=True, text=True, cwd=folder, env=os.environ | {"PATH": path})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_readme_is_short_and_its_make_targets_exist():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 150
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test", "docs", "docs-serve"} <= set(re.findall(r"make ([a-z-]+)", text)) <= set(targets)
+    assert len(re.findall(r"^```bash$", text, re.MULTILINE)) == 2  # the two tests below
+
+
+@pytest.mark.slow
+def test_the_run_of_the_readme(tmp_path):
+    run = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    assert "95 % interval" in commands(run, tmp_path)
+    assert {"policy.safetensors", "policy.json", "README.md"} <= {path.name for path in (tmp_path / "my-policy").iterdir()}
+
+
+@pytest.mark.federation
+def test_the_federation_of_the_readme(tmp_path):
+    federation = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    commands(federation, tmp_path)
+    for agent in (0, 1):
+        assert fedpg.load(tmp_path / f"policy-{agent}").predict([0.0, 0.0, 0.0, 0.0])[0] in (0, 1)

@@ -5,6 +5,7 @@ from . import policies as policies
 from . import theory as theory
 from . import trees as trees
 from .algorithms import calm as calm
+from .algorithms import calm_vr as calm_vr
 from .algorithms import fapi as fapi
 from .algorithms import fast_fedpg as fast_fedpg
 from .algorithms import fedavg_m as fedavg_m

@@ -46,7 +46,13 @@ def bowls(key: jax.Array, agents: int, heterogeneity: float, dimension: int = 4)
 
 
 def quadratic(dimension: int = 4, noise: float = 0.0, curvature_noise: float = 0.0) -> Problem:
-    """The problem for `Bowl` agents. Params: (d,). `noise` is sigma, `curvature_noise` s."""
+    """The problem for `Bowl` agents, whose params are a vector: J_i and its gradient are known exactly.
+
+    Args:
+        dimension: d, the length of the vector.
+        noise: sigma, the deviation of every entry of a sampled gradient.
+        curvature_noise: s, how much the curvature differs between samples.
+    """
 
     def sample(key: jax.Array, params: jax.Array, bowl: Bowl, memory: tuple[()]) -> tuple[Draw, tuple[()]]:
         if curvature_noise:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
@@ -36,6 +37,10 @@ COMPILER_OPTIONS = {
     "cpu": {"xla_backend_optimization_level": 1},
     # Sums in a fixed order, and the same algorithms at every compilation: without them a resumed run would differ from itself.
     "gpu": {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0},
+}
+QUICK_OPTIONS = COMPILER_OPTIONS | {
+    # Half the time to compile, and up to half as fast: for everything but the rounds themselves. Known to these versions only.
+    "cpu": COMPILER_OPTIONS["cpu"] | ({"xla_cpu_use_fusion_emitters": False} if jaxlib.version.__version__.startswith("0.10.") else {}),
 }
 PRECISION = "highest"
 """Of matrix products. GPUs round them to TF32 by default, and results must not depend on that."""
@@ -102,7 +107,8 @@ def agents_of_seeds(agents: Agents, key: jax.Array, seeds: int) -> Any:
     def of_seed(seed: jax.Array) -> Any:
         return drawn(agent_key(key, seed, 0, 0, Purpose.AGENTS), seed)
 
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(of_seed))(np.arange(seeds)))
+    draw = jax.jit(jax.vmap(of_seed), compiler_options=QUICK_OPTIONS.get(jax.default_backend()))
+    return jax.tree.map(np.asarray, draw(np.arange(seeds)))
 
 
 class AllAtOnce:
@@ -169,7 +175,8 @@ class Compiled:
             if len(self._devices) > 1:
                 specs = (same, *(by_row,) * (2 + with_state), *(same,) * numbers)
                 vectorised = jax.shard_map(vectorised, mesh=mesh, in_specs=specs, out_specs=by_row, check_vma=False)
-            self._programs[name] = jax.jit(vectorised, compiler_options=COMPILER_OPTIONS.get(self._devices[0].platform))
+            options = COMPILER_OPTIONS if name == "run" else QUICK_OPTIONS
+            self._programs[name] = jax.jit(vectorised, compiler_options=options.get(self._devices[0].platform))
 
     def call(self, name: str, key: jax.Array, agents: Any, rows: SeedState | None, *numbers: Any) -> Any:
         """Calls a program on every chunk of rows and joins the results."""
@@ -253,6 +260,7 @@ class Simulator:
         one_seed = jax.eval_shape(drawn, jax.random.key(0), 0) if callable(drawn) else drawn
         self._host = problem.environment.host if isinstance(problem.environment, HostEnvironment) else None
         self.events = EventLog(self._host, trees.leading_axis(one_seed))
+        self._drawn: tuple[Any, Any] = (None, None)
 
     def init(self, key: jax.Array) -> State:
         """The state before round 0: agents drawn, params initialised, warm-up done."""
@@ -299,13 +307,16 @@ class Simulator:
         return measure(self.problem, self._algorithm, trees.take(state.agents, 0), self._participation)
 
     def _draw(self, key: jax.Array) -> Any:
-        """The agents of every seed, prepared for the environment."""
+        """The agents of every seed, prepared for the environment; remembered for the key that was asked for last."""
+        if key is self._drawn[0]:
+            return self._drawn[1]
         with jax.default_matmul_precision(PRECISION):
             agents = agents_of_seeds(self._agents, key, self.seeds)
             if isinstance(self._agents, Federation) and self._agents.prepare:
                 agents = jax.tree.map(np.asarray, self._agents.prepare(agents))
         # Raises early if this participation is not possible here.
         selector(self._participation, self.problem, self._algorithm, trees.take(agents, 0))
+        self._drawn = key, agents
         return agents
 
     def _finish(self, result: Any, round: Any, during: str) -> None:

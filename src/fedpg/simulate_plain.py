@@ -95,7 +95,15 @@ class Plain:
 def plain_simulator(
     problem: Problem, algorithm: Algorithm, agents: Agents, *, seeds: int = 1, participation: Participation = EVERYONE
 ) -> Simulator:
-    """A simulator that compiles nothing; the arguments are those of `fedpg.simulator`."""
+    """A simulator of plain Python loops: nothing is compiled, so breakpoints and prints work.
+
+    Args:
+        problem: what is learned and how it is evaluated.
+        algorithm: how it is learned.
+        agents: as in `fedpg.simulator`.
+        seeds: how many seeds, numbered from 0.
+        participation: how many agents take part in a round, and which; everyone by default.
+    """
     rows = all_rows(seeds)
     programs = Plain(row_programs(problem, lambda setting: algorithm, participation, OneByOne()), rows)
     return Simulator(problem, algorithm, agents, rows, seeds, participation, programs)

@@ -94,7 +94,7 @@ def test_a_pooled_problem_is_the_mean_of_its_agents():
 
 def test_every_algorithm_has_a_page():
     """Its own, or one it shares; the table says which."""
-    folder = Path(__file__).parents[2] / "docs" / "algorithms"
-    links = dict(re.findall(r"\[`([a-z-]+)`\]\(([a-z-]+\.md)\)", (folder / "README.md").read_text()))
+    folder = Path(__file__).parents[2] / "docs" / "reference" / "algorithms"
+    links = dict(re.findall(r"\[`([a-z-]+)`\]\(([a-z-]+\.md)\)", (folder / "index.md").read_text()))
     assert set(ALGORITHMS) <= set(links) | {page.stem for page in folder.glob("*.md")}
     assert all((folder / page).exists() for page in links.values())

@@ -143,7 +143,7 @@ def error(x, **settings):
 
 @pytest.mark.parametrize("rate", [0.2, 0.4, 1.0])
 def test_without_lean_it_is_stable_up_to_two_over_rho_minus_one(rate, float64):
-    """eta K L < 2/rho - 1 as beta goes to 0 and K grows: derived in docs/algorithms/calm.md."""
+    """eta K L < 2/rho - 1 as beta goes to 0 and K grows: derived in docs/explanation/calm.md."""
     bound = 2.0 / rate - 1.0
     assert error(0.95 * bound, beta=1e-6, server_rate=rate) < 0.05
     assert error(1.05 * bound, beta=1e-6, server_rate=rate) > 10.0
@@ -227,7 +227,7 @@ def radius(x, beta, rate):
 
 
 def test_the_table_of_stability():
-    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "calm.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "calm.md").read_text()
     (table,) = re.findall(r"\| beta \| rho = .*?\n\n", page, re.DOTALL)
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()]
     assert len(rows) == 6

@@ -1,4 +1,4 @@
-"""Every command of docs/algorithms/single-agent.md is the method it says: against loops written by hand, with one agent."""
+"""Every command of docs/reference/algorithms/single-agent.md is the method it says: against loops written by hand, with one agent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedpg.runs.setup import resolve
 from fedpg.simulate_plain import plain_simulator
 from helpers.federations import Small, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "algorithms" / "single-agent.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "algorithms" / "single-agent.md"
 RECIPES = dict(re.findall(r"^\| ([^|]+?) \| .* \| `fedpg train ([^`]+)` \|$", PAGE.read_text(), re.MULTILINE))
 SIGMA, CURVED, STEP, ROUNDS = 0.3, 0.4, 0.05, 4
 ROOT = jax.random.key(0)

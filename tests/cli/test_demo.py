@@ -53,7 +53,7 @@ def test_the_demo_convinces_and_is_quick(tmp_path):
 
 
 def test_every_method_has_its_best_step_size_of_other_seeds_and_the_page_shows_a_real_run():
-    """docs/demo.md and the step-sizes follow from data: nothing in them is typed by hand."""
+    """docs/start/demo.md and the step-sizes follow from data: nothing in them is typed by hand."""
     docs = Path(__file__).parents[2] / "docs"
     tuned = json.loads((docs / "data" / "demo_tuning.json").read_text())
     assert tuned["settings"] | demo.TASK == tuned["settings"]
@@ -61,8 +61,8 @@ def test_every_method_has_its_best_step_size_of_other_seeds_and_the_page_shows_a
     for name, (_, rate) in METHODS.items():
         found = {one["local_lr"]: one["return"] for one in tuned["results"] if one["method"] == name}
         ordered = sorted(found, key=found.get)
-        assert rate == ordered[-2 if name == "pooled" else -1]  # docs/demo.md says why pooled has its second best
-    page = (docs / "demo.md").read_text()
+        assert rate == ordered[-2 if name == "pooled" else -1]  # docs/start/demo.md says why pooled has its second best
+    page = (docs / "start" / "demo.md").read_text()
     assert (docs / "data" / "demo.txt").read_text().strip() in page
     for one in tuned["results"]:
         assert f"{one['return']} [{one['interval'][0]}, {one['interval'][1]}]" in page

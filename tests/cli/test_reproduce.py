@@ -9,7 +9,7 @@ import pytest
 
 from fedpg import paper
 from fedpg.cli import main
-from fedpg.paper.results import Plot, Result, row
+from fedpg.paper.results import Figure, Plot, Result, row
 from fedpg.paper.verdict import Verdict
 from fedpg.report.statistics import estimate
 
@@ -20,10 +20,11 @@ def quick(monkeypatch):
         tell("counting", 0.5)
         found, verdict = estimate(np.linspace(7.8, 8.0, 24)), Verdict("holds", "agrees", 8.013, 3.0, 0.07)
         rows = [row("objective", found, method=method, published=8.013, error=0.07, verdict=verdict) for method in ("PAvg", "MFPO")]
-        plots = [Plot(title="p", quantity="objective", x="method", series=())]
-        return Result(name=name, title=f"About {name}", scale=scale, rows=rows, plots=plots, notes=["seeds failed"])
+        return Result(name=name, title=f"About {name}", scale=scale, rows=rows, notes=["seeds failed"])
 
+    plots = [Plot(title="p", quantity="objective", names="method", series=())]
     monkeypatch.setattr(paper, "run", run)
+    monkeypatch.setattr(paper, "figures", lambda result: [Figure(plots=plots, rows=result.rows)])
 
 
 def test_it_prints_published_and_ours_and_saves_numbers_and_figure(quick, tmp_path, capsys):
@@ -33,9 +34,11 @@ def test_it_prints_published_and_ours_and_saves_numbers_and_figure(quick, tmp_pa
         assert part in said
     assert json.loads((tmp_path / "table-2.json").read_text())["rows"][0]["published"] == 8.013
     assert (tmp_path / "table-2.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "table-2.svg").read_text()
 
 
-def test_all_runs_every_experiment(quick, tmp_path):
+def test_all_runs_every_experiment(quick, monkeypatch, tmp_path):
+    monkeypatch.setattr(paper, "figures", lambda result: [])
     assert main(["reproduce", "all", "--out", str(tmp_path)]) == 0
     assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(paper.EXPERIMENTS)
 
@@ -71,6 +74,7 @@ def test_the_names_are_a_contract():
         "arena",
         "attacks",
         "cartpole",
+        "privacy",
     }
 
 

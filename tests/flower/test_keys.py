@@ -133,7 +133,7 @@ def test_ssh_keygen_agrees_in_both_directions(keys, tmp_path):
 
 @pytest.mark.federation  # needs openssl, ssh-keygen and bash
 def test_the_lines_of_the_page_make_keys_that_are_as_good(tmp_path, others):
-    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text()
     lines = page.partition("### Without fedpg cert")[2].partition("```bash")[2].partition("```")[0]
     subprocess.run(["bash", "-euc", lines], cwd=tmp_path, check=True, capture_output=True)
     assert [handshake(tmp_path, tmp_path, host) for host in ("fed.example.org", "192.0.2.7", "127.0.0.1")] == ["TLSv1.3"] * 3

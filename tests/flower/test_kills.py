@@ -1,7 +1,7 @@
 """Every process of a federation is killed, or stopped for a while, in every place of a run: the run ends as if nothing had happened.
 
 One run per process and signal; in it the fault happens in one place after the other. All agents must take part in every round, so the
-result must equal the simulator's. Writes docs/data/kills.json and, from it, the table of docs/kills.md.
+result must equal the simulator's. Writes docs/data/kills.json and, from it, the table of docs/explanation/federation.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from helpers.rounds import SERVER, error, part, saved, simulated
 
 pytestmark = pytest.mark.federation
 DOCS = Path(__file__).parents[2] / "docs"
-DATA, PAGE = DOCS / "data" / "kills.json", DOCS / "kills.md"
+DATA, PAGE = DOCS / "data" / "kills.json", DOCS / "explanation" / "federation.md"
 ROUNDS, STOPPED, AGENTS = 9, 30.0, 2
 
 

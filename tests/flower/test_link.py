@@ -148,6 +148,29 @@ def test_an_error_of_flowers_is_an_answer_that_says_so_and_the_agent_is_greeted_
     assert dict(link.ask({0: b"x"}, 1.0)) == {0: b"fine"}
 
 
+def test_an_agent_that_leaves_for_good_hears_that_the_server_knows():
+    """It is never present, though its environment has no shapes; another agent's key cannot say it."""
+    goodbyes: list[Task] = []
+
+    def goodbye(agent):
+        def answer(packet):
+            task = unpack(packet, Task)[0]
+            goodbyes.append(task)
+            return pack(Answer(task.serial, task.run, agent, leaving=True), {})
+
+        return answer
+
+    owners = {b"key of 7": 1, b"key of 8": 0, b"key of 9": 2}
+    grid, link, lines = linked({7: goodbye(1), 8: node(0), 9: goodbye(0)}, owner=lambda info: owners[info.public_key])
+    assert link.present() == {0}
+    assert (link.leaving(), len(lines)) == ({1}, 1)
+    assert "has the key of agent 2" in lines[0]
+    link.farewell(1)
+    assert (link.present(), link.leaving()) == ({0}, set())
+    assert grid.asked.count(7) == 2, "a hello, and the farewell: no second hello"
+    assert dict(link.ask({1: b"x"}, 1.0)) == {1: "its node has gone"}
+
+
 def test_a_node_that_leaves_takes_its_agent_along():
     grid, link, _ = linked({7: node(0), 8: node(1)})
     assert link.present() == {0, 1}

@@ -49,6 +49,9 @@ class Wire:
     def late(self):
         return {}
 
+    def leaving(self):
+        return set()
+
     def ask(self, sent: dict[int, bytes], seconds: float, enough=None):
         began = time.monotonic()
         self.sent += sum(map(len, sent.values()))
@@ -67,9 +70,10 @@ class Wire:
 def test_what_the_server_reports_is_counted(path):
     writer, link = StatusWriter(path, CONFIG), Wire(path)
     agents = RemoteAgents(RunTerms("run", "", 4), Rules(), link, writer)
+    agents.seats.arrive({0, 1, 2, 3})  # before the server was restarted
     for round in range(3):
         began = time.monotonic()
-        agents.wait_for(1, round, "training")
+        agents.wait_for(lambda: 1, round, "training")
         heard = agents.ask(Task("update", "", "", round=round), SHARED, SHARED, list(range(4)), np.zeros(4), np.zeros(4))
         assert [one.tree is not None for one in heard] == [True, False, False, False]
         for told in agents.events.take():
@@ -112,7 +116,7 @@ def test_states_follow_the_run(path):
         writer.slow("waiting for agent 1 since 14:03:10")
         assert told().state == "evaluating: 1 of 2 have answered; waiting for agent 1 since 14:03:10"
         writer.advanced(4)
-        assert told().last_round.startswith("round 4 of 10: 1 of 4 agents in ")
+        assert told().last_round.startswith("round 4 of 10: 1 of 2 agents in ")
         writer.stopped()
         assert (told().phase, seen[-1].state) == ("stopped", "stopped after 4 of 10 rounds")
         assert [agent.state for agent in seen[-1].agents][:2] == ["present", "present"]

@@ -24,12 +24,14 @@ class Direct:
 
     Attributes:
         away: agents that cannot be reached now.
+        going: agents that have said that they leave for good.
         seen: every packet that crossed it: (agent, task, packet, answer).
     """
 
     def __init__(self, agents: dict[int, Agent], meddle: Meddle | None = None) -> None:
         self.agents, self.meddle = agents, meddle
         self.away: set[int] = set()
+        self.going: set[int] = set()
         self.seen: list[tuple[int, Task, bytes, bytes | str]] = []
 
     def present(self) -> set[int]:
@@ -37,6 +39,13 @@ class Direct:
 
     def late(self) -> dict[int, bytes]:
         return {}
+
+    def leaving(self) -> set[int]:
+        return set(self.going)
+
+    def farewell(self, agent: int) -> None:
+        self.going.discard(agent)
+        self.away.add(agent)
 
     def ask(self, packets: dict[int, bytes], seconds: float, enough: object = None) -> Iterator[tuple[int, bytes | str]]:
         for agent, packet in reversed(packets.items()):  # answers come in any order

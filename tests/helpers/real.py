@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpg.flower.processes import free_port
+from fedpg.flower.status import AWAY
 from fedpg.runs.config import Config, to_toml
 from fedpg.runs.setup import resolve
 
@@ -108,7 +109,7 @@ class Real:
 
     def is_present(self, agent: int) -> bool:
         """Whether the server says that an agent is there."""
-        return self.agent(agent)["state"] not in ("absent", "not here yet")
+        return self.agent(agent)["state"] not in AWAY
 
     def missed(self, agent: int) -> dict[int, str]:
         """The rounds whose training an agent was not part of, and why."""
@@ -155,12 +156,17 @@ class Real:
 
     def alive(self) -> list[int]:
         """Every process that this federation has started, directly or not."""
-        wanted, found = f"{MARK}={self.mark}".encode(), []
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if wanted in (path / "environ").read_bytes() and (path / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                    found.append(int(path.name))
-        return found
+        return alive(self.mark)
+
+
+def alive(mark: str) -> list[int]:
+    """The processes that have this `MARK` in their environment."""
+    wanted, found = f"{MARK}={mark}".encode(), []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (path / "environ").read_bytes() and (path / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                found.append(int(path.name))
+    return found
 
 
 def descendants(process: int) -> list[int]:

@@ -100,4 +100,9 @@ def test_held_out_counts_its_verdicts_and_leaves_out_what_is_not_installed(monke
     assert result.notes[0] == "LunarLander left out: needs the extra gym"
     count = len(held_out.CONTROL) - 1
     assert result.notes[1] == f"CALM ahead of PAvg: {count} of {count} tasks; unclear 0; not so 0."
-    assert len(result.plots) == count
+    forest, curves = held_out.figures(result)
+    assert len(curves.plots) == count
+    assert len(forest.plots[0].order) == count
+    (gain,) = {-100.0 * compare.MARGIN / row.verdict.bound for row in select(result.rows, flags="best rival")}
+    best = [row.mean for row in select(result.rows, flags="best rival")]
+    assert [row.mean for row in forest.rows if row.quantity == "CALM - best rival"] == pytest.approx([-gain * mean for mean in best])

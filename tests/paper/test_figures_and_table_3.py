@@ -66,7 +66,10 @@ def test_a_run_of_figure_1_compares_the_spread_of_both_algorithms(monkeypatch):
     (spread,) = select(result.rows, quantity="spread")
     assert (spread.mean, spread.verdict.outcome) == (pytest.approx(4.0), "holds")
     assert "left out: halfcheetah needs MuJoCo" in result.notes
-    assert [plot.title for plot in result.plots] == ["CartPole, FedSVRPG-M", "CartPole, FedHAPG-M"]
+    levels, gaps = figure_1.figures(result)
+    assert [plot.title for plot in levels.plots] == ["CartPole, FedSVRPG-M", "CartPole, FedHAPG-M"]
+    assert {row.mean for row in gaps.rows if row.method == "beta 1"} == {0.0}
+    assert "beta 1, 5 times the step" in {row.method for row in levels.rows}
     assert {point.round for point in result.points} == set(range(0, 11, 2))
 
 

@@ -105,6 +105,29 @@ def test_a_real_browser_opens_it_offline(written, tmp_path):
         assert shown.errors == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"round": "ten"}, "Expected `int`, got `str` - at `$[0].round`"),
+        ({"round": -1}, "Expected `int` >= 0"),
+        ({"return_per_seed": "good"}, "Expected `array`, got `str`"),
+        ({"return_per_seed": ["good"]}, "Expected `float | null`, got `str`"),
+        ({"return_per_agent": [1.0]}, "its lines have different numbers of seeds or agents"),
+        ({"failed_seeds": [1]}, "Expected `object`, got `array`"),
+        ({"env_steps": None}, "Expected `float`, got `null`"),
+    ],
+)
+def test_metrics_of_other_types_are_one_line(changes, message, runs, tmp_path, capsys):
+    shutil.copytree(runs / "fedsvrpg-m", tmp_path / "run")
+    path = tmp_path / "run" / "metrics.jsonl"
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(json.loads(first) | changes), *rest]))
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html"), "--episodes", "0"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
 def test_runs_that_cannot_be_shown_are_one_line(written, runs, tmp_path, capsys):
     for name, files, message in (
         ("empty", {}, "no run in"),

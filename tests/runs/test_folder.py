@@ -9,7 +9,7 @@ import os
 import pytest
 
 from fedpg.errors import UserError
-from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, read_lines, version, write_atomically
+from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, read_lines, read_manifest, version, write_atomically
 from fedpg.simulate import PRECISION
 
 
@@ -38,6 +38,27 @@ def test_unwanted_and_half_lines_are_dropped(tmp_path):
     assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 10]
     assert keep_lines(tmp_path / "none", lambda row: True) == []
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("damaged", ['{"round": 10, "ret', "[1, 2]", '{"round": NaN}', "\xff\x00"])
+def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_dropped(damaged, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"round": 0}\n' + damaged.encode("latin-1") + b'\n{"round": 20}\n')
+    before = path.read_bytes()
+    for action in (read_lines, lambda path: keep_lines(path, lambda row: row["round"] < 10)):
+        with pytest.raises(UserError, match=r"line 2 of .* is damaged: restore the file from a copy, or delete the line"):
+            action(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"{", b"\xff"])
+def test_a_manifest_that_is_none_is_one_line(content, tmp_path):
+    if content is not None:
+        (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"manifest.json is missing or damaged: restore it"):
+        read_manifest(tmp_path / "manifest.json")
+    (tmp_path / "manifest.json").write_text("{}")
+    assert read_manifest(tmp_path / "manifest.json") == {}
 
 
 def test_nan_never_reaches_the_metrics(tmp_path):

@@ -8,14 +8,15 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import fedpg
 from fedpg import UserError, trees
+from fedpg.runs import checkpoint, policy_files
 from fedpg.runs import policy as files
-from fedpg.runs import policy_files
 from helpers.policies import CASES, observations, written
 
 OWN_POLICY = """
@@ -160,8 +161,75 @@ def test_damaged_foreign_and_half_written_files_are_one_line(tmp_path):
         ("empty", "neither a run folder nor an exported policy"),
         ("run", "has no policy yet"),
         *((name, "is damaged") for name in ("cut", "changed", "nothing", "text", "foreign")),
-        ("wrong arrays", "do not make a softmax policy"),
+        ("wrong arrays", r"weights has shape \[1, 3\]|do not make a softmax policy"),
     ):
         with pytest.raises(UserError, match=message) as caught:
             fedpg.load(tmp_path / name)
         assert "\n" not in str(caught.value)
+
+
+BOX = {"kind": "box", "shape": [1], "dtype": "float32"}
+UNSOUND_SPECS = {
+    "no configuration": ({"config": {}}, "no number of agents"),
+    "agents of another type": ({"config": {"agents": "two"}}, "no number of agents"),
+    "too many agents": ({"config": {"agents": 10**12}}, "no number of agents"),
+    "no seeds": ({"seeds": []}, "length >= 1 - at `\\$.seeds`"),
+    "seeds without returns": ({"seeds": [0, 1]}, "seeds, returns and axes"),
+    "more seeds than arrays": ({"seeds": [0, 1], "returns": [1.0, 2.0]}, "not \\[2\\] and more"),
+    "a negative seed": ({"seeds": [-1]}, ">= 0"),
+    "several seeds on no axis": ({"seeds": [0, 1], "returns": [1.0, 2.0], "axes": []}, "several seeds"),
+    "unknown axes": ({"axes": ["time"]}, "axes do not fit"),
+    "an axis that is not there": ({"axes": ["seed", "agent"]}, "not \\[1, 2\\] and more"),
+    "no observation": ({"observation": []}, "length >= 1"),
+    "an unknown kind of space": ({"observation": [{"kind": "sphere"}]}, "Invalid enum value 'sphere'"),
+    "no choices": ({"action": [{"kind": "discrete", "n": 0}]}, "cannot be"),
+    "a negative shape": ({"observation": [BOX | {"shape": [-4]}]}, ">= 0"),
+    "a huge shape": ({"observation": [BOX | {"shape": [2**31]}]}, "where \\[2147483648, 8\\] fits"),
+    "no type of numbers": ({"action": [{"kind": "discrete", "n": 2, "dtype": "nonsense"}]}, "cannot be"),
+    "a type of no numbers": ({"action": [{"kind": "discrete", "n": 2, "dtype": "object"}]}, "cannot be"),
+    "too many bounds": ({"action": [BOX | {"low": [0.0, 1.0]}]}, "cannot be"),
+    "bounds in the wrong order": ({"action": [BOX | {"low": [1.0], "high": [0.0]}]}, "cannot be"),
+    "actions of another kind": ({"action": [BOX]}, "do not make a categorical policy"),
+    "three spaces for two agents": ({"action": 3 * [{"kind": "discrete", "n": 2}]}, "one space for each of 2 agents"),
+    "an unknown policy": ({"policy": "transformer"}, "do not make a transformer policy"),
+    "a scale that is not there": ({"scaled": True}, "do not make a categorical policy"),
+    "returns of another type": ({"returns": ["good"]}, "Expected `float | null`"),
+}
+UNSOUND_ARRAYS = {
+    "NaN": ({"layers.0.matrix": np.full((1, 4, 8), np.nan, np.float32)}, "not finite"),
+    "infinity": ({"layers.0.bias": np.full((1, 8), np.inf, np.float32)}, "not finite"),
+    "whole numbers": ({"layers.0.bias": np.zeros((1, 8), int)}, "holds int64, not floating-point"),
+    "truth values": ({"layers.0.bias": np.zeros((1, 8), bool)}, "holds bool, not floating-point"),
+    "other observations": ({"layers.0.matrix": np.zeros((1, 7, 8), np.float32)}, "where \\[4, 8\\] fits"),
+    "layers that do not fit": ({"layers.0.bias": np.zeros((1, 3), np.float32)}, "where \\[4, 3\\] fits"),
+    "other actions": ({"layers.2.matrix": np.zeros((1, 8, 5), np.float32)}, "where \\[8, 2\\] fits"),
+    "too many axes": ({"layers.0.bias": np.zeros((1, 1, 8), np.float32)}, "do not make a categorical policy"),
+    "too few axes": ({"layers.0.bias": np.zeros((), np.float32)}, "has shape \\[\\], not \\[1\\]"),
+    "one array too many": ({"more": np.zeros((1, 2), np.float32)}, "do not make a categorical policy"),
+    "one array too few": ({"layers.1.bias": None}, "do not make a categorical policy"),
+}
+
+
+@pytest.mark.parametrize("name", [*UNSOUND_SPECS, *UNSOUND_ARRAYS])
+def test_a_whole_file_that_makes_no_policy_is_one_line(name, tmp_path):
+    """Its digest is right: it was not damaged on its way, but written by something else."""
+    written(tmp_path, "categorical")
+    good = files.read(tmp_path)
+    changes, message = UNSOUND_SPECS.get(name, ({}, ""))
+    other, message = UNSOUND_ARRAYS.get(name, ({}, message))
+    arrays = {key: array for key, array in (good.arrays | other).items() if array is not None}
+    checkpoint.write(tmp_path / files.FILE, arrays, msgspec.to_builtins(good.spec) | changes)
+    with pytest.raises(UserError, match=message) as caught:
+        fedpg.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_scale_of_observations_must_be_positive(tmp_path):
+    written(tmp_path, "gaussian, scaled")
+    good = files.read(tmp_path)
+    for name, value, message in (("observation.deviation", 0.0, "is not positive"), ("observation.mean", None, "do not make a gaussian")):
+        arrays = {key: array for key, array in good.arrays.items() if key != name}
+        arrays |= {} if value is None else {name: np.full_like(good.arrays[name], value)}
+        files.write(tmp_path, good.spec, arrays)
+        with pytest.raises(UserError, match=message):
+            fedpg.load(tmp_path)

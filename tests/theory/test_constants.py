@@ -140,7 +140,7 @@ def test_the_ends_of_the_range_stay_finite(algorithm, size):
 
 
 def test_applied_errata_are_those_of_the_page():
-    page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "theory.md").read_text()
     marked = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (applied.*|none) \|$", page, re.MULTILINE))
     assert len(marked) >= 20
     assert {name for name, effect in marked.items() if effect == "applied"} == set(ERRATA["fedsvrpg-m"])

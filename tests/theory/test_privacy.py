@@ -96,7 +96,7 @@ def test_nothing_sent_is_nothing_given_away_and_more_messages_give_away_more():
 
 
 def test_the_table_of_the_page_is_what_the_functions_say():
-    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "private-messages.md").read_text()
     head, _, *lines = page[page.index("| T |") :].split("\n\n")[0].splitlines()
     noises = [float(cell.split()[1]) for cell in head.split("|")[2:6]]
     assert len(lines) == 4

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedpg.algorithms.base import Algorithm
 from fedpg.algorithms.calm import calm
+from fedpg.algorithms.calm_vr import calm_vr
 from fedpg.algorithms.fapi import fapi
 from fedpg.algorithms.fast_fedpg import fast_fedpg
 from fedpg.algorithms.fedavg_m import fedavg_m
@@ -31,7 +32,7 @@ Factory = Callable[..., Algorithm]
 """(problem, **settings) -> algorithm."""
 
 FACTORIES: tuple[Factory, ...] = (
-    calm, fedsvrpg_m, fedhapg_m, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
+    calm, calm_vr, fedsvrpg_m, fedhapg_m, pavg, pavg_softmax, pavg_npg, pavg_projected, heavy_ball, scaffold, fedprox, fast_fedpg,
     mfpo, fedavg_m, nharpg, fedpg_br, fedkl, fednpg, fapi, local_only, pooled,
 )  # fmt: skip
 ALGORITHMS = {function.__name__.replace("_", "-"): function for function in FACTORIES}

@@ -9,7 +9,8 @@
 
 With all agents present p = 1, ybar is the mean of the m_i and the last term is 0. Where some are absent, that term adds the news that the
 table does not hold yet (the step is SAGA's, unbiased, where p <= rho), and rho/p keeps the rate at which u takes up news at rho. At rest
-with exact gradients c_i is the agent's own gradient, its path does not drift, and grad J = 0. docs/algorithms/calm.md derives this.
+with exact gradients c_i is the agent's own gradient, its path does not drift, and grad J = 0.
+docs/explanation/calm.md derives this.
 """
 
 from typing import Any, NamedTuple
@@ -64,7 +65,9 @@ def calm(
         problem: what is learned.
         beta: in (0, 1], how much agents lean towards their own gradient. Noise and drift of local paths are beta times PAvg's.
         server_rate: rho in (0, 1], how fast u follows the mean gradient. With beta = rho = 1 this is SCAFFOLD.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         agents: N, for a server that remembers their messages; if None it averages those present, which is the same if all are.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)

@@ -6,7 +6,7 @@
     soft     improved(pi, Q)(a|s) prop. to pi(a|s) exp(Q(s,a) / tau)
     greedy   all of pi(.|s) on the actions with the largest Q(s,.), equal shares if there are several
 
-Probabilities are averaged, not params. docs/algorithms/fapi.md has the bound, and why greedy needs mu < 1. Xie, Song, "Client
+Probabilities are averaged, not params. docs/reference/algorithms/fapi.md has the bound, and why greedy needs mu < 1. Xie, Song, "Client
 selection for federated policy optimization with environment heterogeneity", JMLR 2025.
 """
 
@@ -37,6 +37,7 @@ def fapi(problem: Problem, *, local_steps: int = 1, improvement: str = "soft", t
     """FAPI on a finite MDP with a policy that is a table.
 
     Args:
+        problem: a finite MDP with a tabular policy.
         local_steps: K, how often an agent evaluates and improves its policy in a round.
         improvement: soft or greedy.
         temperature: tau, of soft improvement; small is nearly greedy.

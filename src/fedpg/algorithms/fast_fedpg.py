@@ -5,7 +5,7 @@
              server   theta_{r+1} = theta_r + lambda / (eta K) mean Delta_i
 
 The paper's u is `stored`. The others measure the change since theta_r on the sample at hand instead; with N = 1, where `stored`
-is plain policy gradient, they are well-known algorithms (F and Lambda: docs/algorithms/README.md):
+is plain policy gradient, they are well-known algorithms (F and Lambda: docs/reference/algorithms/index.md):
 
     stored      u_k = g_i(tau|th_k) + G - g_i
     sample      u_k = g_i(tau|th_k) - F_i(theta_r; tau, th_k) + G                    SVRPG
@@ -44,7 +44,9 @@ def fast_fedpg(
 
     Args:
         problem: what is learned; for sample and recursive it must have importance-weighted gradients, for hessian Hessian-vector products.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         correction: how an agent corrects its drift: stored (the paper), sample, recursive, hessian.
         common_batches: batches per agent behind G.
     """

@@ -34,8 +34,11 @@ def fedavg_m(problem: Problem, *, beta: Any = 0.2, local_lr: Any, global_lr: Any
     """FedAvg-M on `problem`.
 
     Args:
+        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg, bit for bit.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)
     if base.is_known(beta) and beta == 1.0:

@@ -86,7 +86,9 @@ def fedkl(
 
     Args:
         problem: what is learned; its policy must be known as a distribution. Without sampling, a finite MDP with a table.
-        local_lr, global_lr, local_steps: eta (of every epoch), lambda (eta K if None) and K.
+        local_lr: eta, of every epoch.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         epochs: gradient steps on each batch.
         near: b at the start, on KL(pi_old||pi); 0 switches it off.
         near_target: D* of that divergence after a batch.

@@ -39,6 +39,7 @@ def fednpg(problem: Problem, *, local_lr: Any, temperature: Any = 0.0, weighting
     """FedNPG on a finite MDP with a softmax table.
 
     Args:
+        problem: a finite MDP with a tabular policy.
         local_lr: eta.
         temperature: tau, 0 or more; eta tau m must stay below 1.
         weighting: mean (the reference), or occupancy: agents count in a state as much as they visit it.

@@ -22,7 +22,10 @@ def fedprox(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_ste
     """FedProx-PG on `problem`.
 
     Args:
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        problem: what is learned.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         mu: the strength of the penalty, 0 or more. It shortens local paths where eta mu K is not small; above eta mu = 2 they diverge.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps)

@@ -22,8 +22,11 @@ def heavy_ball(
     """Heavy ball on `problem`.
 
     Args:
+        problem: what is learned.
         beta: in (0, 1]; 1 is PAvg.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         u0_batches: batches per agent behind u_0; 0 starts from u_0 = 0.
     """
     global_lr = base.server_lr(local_lr, global_lr, local_steps, beta)

@@ -20,7 +20,13 @@ class AgentState(NamedTuple):
 
 
 def local_only(problem: Problem, *, local_lr: Any, local_steps: int = 1) -> Algorithm:
-    """Independent policy gradient for every agent of `problem`: eta is `local_lr`, K is `local_steps`."""
+    """Independent policy gradient for every agent.
+
+    Args:
+        problem: what is learned.
+        local_lr: eta, the step-size of a local step.
+        local_steps: K.
+    """
     base.server_lr(local_lr, None, local_steps)
 
     def init(params: Params) -> tuple[ServerState, AgentState]:

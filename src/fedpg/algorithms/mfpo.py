@@ -69,7 +69,9 @@ def mfpo(
     Args:
         problem: what is learned; it must have importance-weighted gradients.
         beta: nu in (0, 1] unless `momentum_constant` is given; 1 is PAvg.
-        local_lr, global_lr, local_steps: eta at the start, lambda (eta K if None) and K.
+        local_lr: eta at the start.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         schedule: how eta falls: constant, steps, gradients.
         offset: m, when it begins to fall.
         momentum_constant: c; nu = min(1, c eta_t^2) follows the step-size, as in the paper's theorem.

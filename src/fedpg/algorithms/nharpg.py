@@ -56,7 +56,9 @@ def nharpg(
     Args:
         problem: what is learned; it must have Hessian-vector products.
         beta: e, in (0, 1]; not used where it decays.
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K; normalised steps have the lengths eta and lambda.
+        local_lr: eta; the length of a normalised step.
+        global_lr: lambda, the server's step-size, or the length of its normalised step; eta K if None.
+        local_steps: K.
         u0_batches: batches per agent behind d_0; 0 starts from d_0 = 0.
         step: normalised (N-HARPG) or plain (HARPG), along d itself.
         schedule: constant, or decaying: e = 2/(r+2), and both steps are multiplied by 2/(r+2), as in the paper.

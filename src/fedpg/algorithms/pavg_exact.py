@@ -52,7 +52,14 @@ def _pavg(
 
 
 def pavg_softmax(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
-    """Exact gradient ascent on logits; the arguments are those of `pavg`."""
+    """Exact gradient ascent on logits.
+
+    Args:
+        problem: a finite MDP with a tabular policy.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
+    """
     return _pavg(
         "pavg-softmax",
         problem,
@@ -65,10 +72,24 @@ def pavg_softmax(problem: Problem, *, local_lr: Any, global_lr: Any = None, loca
 
 
 def pavg_npg(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
-    """Exact natural gradient ascent on logits: a local step is pi <- pi exp(local_lr m A), normalised; arguments as of `pavg`."""
+    """Exact natural gradient ascent on logits: a local step is pi <- pi exp(eta m A), normalised.
+
+    Args:
+        problem: a finite MDP with a tabular policy.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
+    """
     return _pavg("pavg-npg", problem, "softmax", lambda t: jnp.sum(t.occupancy) * t.advantages, local_lr, global_lr, local_steps)
 
 
 def pavg_projected(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
-    """Exact projected gradient ascent on probabilities; the arguments are those of `pavg`."""
+    """Exact projected gradient ascent on probabilities.
+
+    Args:
+        problem: a finite MDP with a tabular policy.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
+    """
     return _pavg("pavg-projected", problem, "direct", lambda t: t.occupancy[:, None] * t.values, local_lr, global_lr, local_steps)

@@ -38,6 +38,14 @@ def pool(problem: Problem, agents: int) -> Problem:
 
 
 def pooled(problem: Problem, *, agents: int, local_lr: Any, global_lr: Any = None, local_steps: int = 1) -> Algorithm:
-    """Centralised policy gradient on the mean objective of N `agents`; the other arguments are those of `pavg`."""
+    """Centralised policy gradient on the mean objective of all agents.
+
+    Args:
+        problem: what is learned.
+        agents: N, the agents whose environments are pooled.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
+    """
     central = pavg(pool(problem, agents), local_lr=local_lr, global_lr=global_lr, local_steps=local_steps)
     return central._replace(name="pooled", pooled=True)

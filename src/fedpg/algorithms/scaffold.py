@@ -46,7 +46,10 @@ def scaffold(problem: Problem, *, local_lr: Any, global_lr: Any = None, local_st
     """SCAFFOLD-PG on `problem`.
 
     Args:
-        local_lr, global_lr, local_steps: eta, lambda (eta K if None) and K.
+        problem: what is learned.
+        local_lr: eta, the step-size of a local step.
+        global_lr: lambda, the step-size of the server; eta K if None.
+        local_steps: K.
         variate: where c_i comes from: path (option II of the paper) or start (option I, one batch more per round).
     """
     choose("variate", variate, ("path", "start"))

@@ -1,10 +1,14 @@
 """The command: one file per verb, imported only when it is called."""
 
 import importlib
+import os
 import sys
 
+from fedpg import cache
 from fedpg.errors import UserError, choose
 
+NO_CACHE = "--no-cache"
+"""A flag of every verb."""
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
@@ -34,10 +38,15 @@ def main(argv: list[str] | None = None) -> int:
         for verb, does in VERBS.items():
             print(f"  {verb:11} {does}")
         print("\nfedpg VERB --help explains a verb.")
+        print(f"{NO_CACHE}, a flag of every verb, neither uses nor keeps compiled programs; fedpg doctor says where they are.")
         return 0
     try:
         verb = choose("verb", argv[0], VERBS)
-        return importlib.import_module(f"fedpg.cli.{verb}").main(argv[1:])
+        if NO_CACHE in argv:
+            os.environ[cache.VARIABLE] = cache.OFF
+        if (problem := cache.turn_on()) is not None:
+            print(f"fedpg: {problem}", file=sys.stderr)
+        return importlib.import_module(f"fedpg.cli.{verb}").main([word for word in argv[1:] if word != NO_CACHE])
     except UserError as error:
         print(f"fedpg: {error}", file=sys.stderr)
         return 2

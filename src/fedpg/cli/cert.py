@@ -14,7 +14,7 @@ class CertOptions:
 
     Example: fedpg cert --out keys --server fed.example.org,192.0.2.7 --agents 5
 
-    Nothing is overwritten. docs/deploy.md has commands of openssl and ssh-keygen that do the same.
+    Nothing is overwritten. docs/how-to/secure.md has commands of openssl and ssh-keygen that do the same.
     """
 
     server: str

@@ -26,7 +26,7 @@ METHODS = {
     "local-only": ("local only", 6e-4),
     "pooled": ("pooled (moves the data)", 1e-3),
 }
-"""Label and step-size. Each has its best of five step-sizes on other seeds; pooled has one that is better for it here: docs/demo.md."""
+"""Label and step-size. Each has its best of five step-sizes on other seeds, except pooled: see docs/start/demo.md."""
 TASK = {"env": "cartpole", "agents": AGENTS, "heterogeneity": 1.5, "horizon": 200, "batch": 1, "local_steps": 10}
 CONFLICT = {"env": "conflict", "agents": AGENTS, "rounds": 40}
 """Agents that want opposite actions in the same states."""
@@ -37,7 +37,7 @@ class DemoOptions:
     """Eight CartPoles that differ in pole length, gravity and start, with 200 trajectories each. Does it pay to federate?
 
     Trains CALM, PAvg, local-only and pooled, tries every policy in its own environments and in ten that nobody trained on, and
-    writes a table, a picture and a film; then shows a case in which federating does not pay. docs/demo.md says how it was chosen.
+    writes a table, a picture and a film; then shows a case in which federating does not pay. docs/start/demo.md says how it was chosen.
     """
 
     rounds: int = 20
@@ -145,7 +145,7 @@ def verdict(what: str, gain: "Estimate") -> str:
 
 def picture(results: dict[str, Result], path: Path) -> Path:
     """Learning curves beside a heat map: policies of one seed in its own and in unseen environments, by pole length."""
-    from fedpg.report.figures import Line, Panel, beside_heat_map
+    from fedpg.report.figures import Heat, Line, Panel, beside_heat_map
     from fedpg.report.statistics import estimate
     from fedpg.runs import evaluation
 
@@ -166,8 +166,8 @@ def picture(results: dict[str, Result], path: Path) -> Path:
             values.append(np.concatenate([own[i][order[0]], unseen[i][order[1]]]))
             labels.append(one.label if len(own) == 1 else f"local, {lengths[0][i]:.2f} m")
     columns = [f"{kind} {values[i]:.2f} m" for kind, values, at in zip(("own", "unseen"), lengths, order, strict=True) for i in at]
-    title = "policies of the first seed in environments with other poles"
-    return beside_heat_map(panel, np.array(values), labels, columns, path, title=title, groups=(AGENTS,))
+    title = "policies of the first seed, by pole length"
+    return beside_heat_map(panel, Heat(title, np.array(values), labels, columns, groups=(AGENTS,)), path)
 
 
 def main(argv: list[str]) -> int:

@@ -3,10 +3,13 @@
 import dataclasses
 import importlib.metadata
 import json
+import os
 import platform
 import re
+from pathlib import Path
 from typing import Any
 
+from fedpg import cache
 from fedpg.cli.parse import parse
 from fedpg.errors import require
 from fedpg.machine import cores
@@ -21,7 +24,10 @@ class DoctorOptions:
 
 
 def examine() -> dict[str, Any]:
-    """What was found, as plain data; `packages` maps extra -> package -> version, None if missing. Required packages have extra ""."""
+    """What was found, as plain data; `packages` maps extra -> package -> version, None if missing. Required packages have extra "".
+
+    `cache` is the folder of compiled programs and its size; the folder is None if none are kept.
+    """
     from fedpg.runs.folder import version
 
     require(version("fedpg") is not None, "fedpg runs from a folder that is not installed: pip install -e .")
@@ -37,8 +43,16 @@ def examine() -> dict[str, Any]:
         devices = [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
     except Exception as error:  # a broken accelerator driver can raise anything
         problem = str(error).splitlines()[0]
+    place = kept_programs()
+    programs = {"folder": place and str(place), "bytes": cache.size(place) if place else 0, "most_bytes": cache.MOST_BYTES}
     machine = {"fedpg": version("fedpg"), "python": platform.python_version(), "cores": cores()}
-    return machine | {"devices": devices, "device_problem": problem, "packages": packages}
+    return machine | {"devices": devices, "device_problem": problem, "cache": programs, "packages": packages}
+
+
+def kept_programs() -> Path | None:
+    """The folder in which compiled programs are kept by this process."""
+    given = os.environ.get(cache.FOLDER_OF_JAX)
+    return Path(given) if given else None
 
 
 def main(argv: list[str]) -> int:
@@ -50,6 +64,8 @@ def main(argv: list[str]) -> int:
     else:
         print(f"fedpg {found['fedpg']}, Python {found['python']}, {found['cores']} cores")
         print(f"devices: {', '.join(found['devices']) or found['device_problem']}")
+        folder, megabytes = found["cache"]["folder"], found["cache"]["bytes"] / 1e6
+        print(f"compiled programs: {f'{megabytes:.0f} MB in {folder}' if folder else 'not kept'}")
         for extra, versions in found["packages"].items():
             print(f"{extra or 'required'}: " + ", ".join(f"{name} {version or 'MISSING'}" for name, version in versions.items()))
             if None in versions.values():

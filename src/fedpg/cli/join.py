@@ -54,9 +54,11 @@ class JoinOptions:
     withhold: bool = False
     """Send nothing but messages: neither what they cost nor how good the policy is here."""
     least_noise: float = 0.0
-    """Take part only with at least this much noise on messages; see docs/privacy.md."""
+    """Take part only with at least this much noise on messages; see docs/how-to/private-messages.md."""
     most_epsilon: float = 0.0
     """Stop answering before the privacy loss exceeds this epsilon; 0 for no limit."""
+    leave: bool = False
+    """Tell the server that this agent leaves for good, and end: nobody waits for it any more. Without this flag it may come back."""
     once: bool = False
     """End when the run is over, with exit code 0, instead of waiting for the next one."""
     attack: Literal["none", "zero", "noise", "sign-flip", "reward-flip", "random-action", "shuffled-reward"] = "none"
@@ -91,20 +93,27 @@ def main(argv: list[str]) -> int:
     names = [field.name for field in dataclasses.fields(AgentSettings) if field.name != "agent"]
     settings = AgentSettings(options.agent_id, **{name: getattr(options, name) for name in names})
     os.umask(0o077)  # what this agent remembers is nobody else's business
-    with RunFolder(folder).lock(hint="wait for it, or give another --folder"):
+    hint = "stop this agent first (Ctrl-C)" if options.leave else "wait for it, or give another --folder"
+    with RunFolder(folder).lock(hint=hint):
         running = Running(folder)
         if running.ended:
             tell(f"ended what an earlier process had left behind: {', '.join(running.ended)}")
-        environment = try_environment(options.env, options.agent_id, options.heterogeneity, options.env_option)
+        environment = None
+        if not options.leave:
+            environment = try_environment(options.env, options.agent_id, options.heterogeneity, options.env_option)
         greeting = my_greeting(options.agent_id, environment, keys)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
-        tell(f"agent {options.agent_id} in {options.env}, state in {folder}; greeting {options.server}")
+        what = "leaves for good" if options.leave else f"in {options.env}, state in {folder}"
+        tell(f"agent {options.agent_id} {what}; greeting {options.server}")
         wait_for_welcome(options.server, greeting, keys)
         delivery = Delivery(Path(options.deliver), options.agent_id) if options.deliver else None
-        agent = Agent(settings, folder / "states", tell, delivery=delivery)
+        agent = Agent(settings, folder / "states", tell, delivery=delivery, leaving=options.leave)
         node = SuperNode(options.server, options.agent_id, agent.answer, folder, keys, tell, running)
         try:
-            node.wait(agent.over.is_set if options.once else lambda: False)
+            node.wait(agent.over.is_set if options.once or options.leave else lambda: False)
+        except KeyboardInterrupt:
+            tell("stopped: the server goes on without this agent until it is back. To leave for good, add --leave to the same command")
+            raise
         finally:
             node.stop()
             running.clear()

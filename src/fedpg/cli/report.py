@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import datetime
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,20 +69,15 @@ def read(path: Path, name: str) -> "RunData":
 
     from fedpg.report.page import RunData
     from fedpg.runs import config as configs
-    from fedpg.runs import evaluation
-    from fedpg.runs.folder import RunFolder, read_lines
+    from fedpg.runs import evaluation, metrics
+    from fedpg.runs.folder import RunFolder, read_manifest
 
     folder = RunFolder(path)
     require(folder.config.exists(), f"no run in {path}: give the folder that fedpg train or serve wrote")
     config = configs.Config(**configs.read(folder.config))
-    rows = read_lines(folder.metrics)
+    rows = metrics.read(folder.metrics)
     require(bool(rows), f"the run in {path} has no evaluation yet, or its metrics.jsonl is damaged")
-    complete = all(isinstance(row, dict) and {"round", "return_per_seed", "return_per_agent", "floats_up"} <= row.keys() for row in rows)
-    require(complete, f"{folder.metrics} is not of this version of fedpg")
-    try:
-        manifest = json.loads(folder.manifest.read_text())
-    except (OSError, ValueError):
-        raise UserError(f"{folder.manifest} is missing or damaged") from None
+    manifest = read_manifest(folder.manifest)
     try:
         environments = evaluation.constants(config)
     except UserError as error:

@@ -25,7 +25,7 @@ class ReproduceOptions:
     scale: str = "smoke"
     """smoke: small, for two cores. full: what the documentation shows, for an accelerator."""
     out: str = "runs/reproduce"
-    """Folder for NAME.json and NAME.png."""
+    """Folder for NAME.json and its figures, NAME.png and NAME.svg or several NAME-WHAT."""
 
 
 ReproduceOptions.__doc__ = f"{ReproduceOptions.__doc__}\n\n{WHAT}\nall: every one of them"
@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
     choose("experiment", options.what, (*paper.EXPERIMENTS, "all"))
     choose("scale", options.scale, paper.SCALES)
     from fedpg.paper import jobs, render, results
+    from fedpg.paper.draw import draw
 
     use_all_cores()
     # Without a terminal Rich would take 80 columns.
@@ -53,6 +54,6 @@ def main(argv: list[str]) -> int:
             result = paper.run(name, options.scale, tell)
         console.print(*render.terminal(result), sep="\n", soft_wrap=False)
         saved = results.save(result, out)
-        figure = f", figure: {render.draw(result, out / f'{name}.png')}" if result.plots else ""
-        console.print(f"saved: {saved}{figure}; how to read it: docs/reproduction.md")
+        drawn = ", ".join(str(path) for path in draw(result, out))
+        console.print(f"saved: {saved}, {drawn}; how to read it: docs/reference/results/index.md")
     return 0

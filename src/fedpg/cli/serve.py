@@ -22,7 +22,7 @@ OPTIONS = "serve.json"
 """The file with the flags of a server, for --resume."""
 CONFIG = "config.toml"
 """The file with the run as it was given, for a server that was killed before it wrote a run folder."""
-NOT_KEPT = ("config", "out", "resume")
+NOT_KEPT = ("config", "agents", "out", "resume")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +32,13 @@ class ServeOptions(Rules):
     Example: fedpg serve --config fed.toml --out runs/fed --keys keys
 
     Starts Flower's SuperLink and writes a run folder as `fedpg train` does. Agents are started with `fedpg join`; see
-    docs/deploy.md. With --resume, flags that are left out are those of the first start.
+    docs/how-to/deploy.md. With --resume, flags that are left out are those of the first start.
     """
 
     config: str | None = None
     """A TOML file with the names of `fedpg train`'s flags: algorithm, agents, rounds, and an env with the agents' spaces."""
+    agents: int | None = None
+    """The most agents that there may be, over that of --config. With --start-with, seats may stay free until later."""
     out: str = "runs/federation"
     """The run folder; what the server's processes print is in its subfolder federation."""
     address: str = "0.0.0.0:9092"
@@ -66,7 +68,8 @@ def main(argv: list[str]) -> int:
         folder.require_empty()
         file = Path(options.config)
     require(bool(options.keys) != options.insecure, either)
-    config, keys = configs.Config(**configs.read(file)), Path(options.keys).resolve() if options.keys else None
+    given = {} if options.agents is None else {"agents": options.agents}
+    config, keys = configs.Config(**configs.read(file) | given), Path(options.keys).resolve() if options.keys else None
 
     require_flower()
     from fedpg.flower.processes import split_address

@@ -17,7 +17,7 @@ class TheoryOptions(Constants):
 
     Example: fedpg theory --agents 10 --local-steps 16 --rounds 500 --horizon 20
 
-    docs/theory.md explains each number.
+    docs/explanation/theory.md explains each number.
     """
 
     algorithm: str = "fedsvrpg-m"

@@ -29,9 +29,9 @@ class TrackOptions:
 def main(argv: list[str]) -> int:
     """Sends; returns the exit code."""
     options = parse(TrackOptions, argv, "fedpg track")
-    from fedpg.runs import checkpoint, trackers
+    from fedpg.runs import checkpoint, metrics, trackers
     from fedpg.runs import config as configs
-    from fedpg.runs.folder import RunFolder, read_lines
+    from fedpg.runs.folder import RunFolder
 
     folder = RunFolder(Path(options.run))
     require(folder.config.exists(), f"no run in {folder.path}: give the folder that fedpg train or serve wrote")
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     require(folder.checkpoint.exists(), f"the run in {folder.path} has no checkpoint yet: wait for its first")
     config = dataclasses.replace(configs.Config(**configs.read(folder.config)), track=options.to)
     _, about = checkpoint.read(folder.checkpoint)
-    rows = [row for row in read_lines(folder.metrics) if row["round"] <= about["evaluated"]]
+    rows = [row for row in metrics.read(folder.metrics) if row["round"] <= about["evaluated"]]
     problems: list[str] = []
     with trackers.sending(folder, config, problems.append, patience=None) as send:
         send(rows)

@@ -219,9 +219,10 @@ class Agent:
         tell: called with one line for each thing that people at the agent may want to know.
         make_program: makes its half of a run.
         delivery: writes the policy of every evaluation for the people here; None: nobody wants it.
+        leaving: whether it answers nothing but that it leaves for good.
 
     Attributes:
-        over: set when a run has ended.
+        over: set when a run has ended, or the server knows that this agent leaves.
     """
 
     def __init__(
@@ -231,8 +232,9 @@ class Agent:
         tell: Callable[[str], None] = lambda line: None,
         make_program: Callable[[Config, AgentSettings], AgentProgram] = AgentProgram,
         delivery: Delivery | None = None,
+        leaving: bool = False,
     ) -> None:
-        self._delivery = delivery
+        self._delivery, self._leaving = delivery, leaving
         self._settings, self._folder, self._tell, self._make_program = settings, folder, tell, make_program
         self._busy, self.over = threading.Lock(), threading.Event()
         self._returns: dict[str, str] = {}  # run -> its first and its last return here
@@ -267,9 +269,12 @@ class Agent:
             self._tell(one_line(f"the server refuses this agent: {task.text}"))
             return {}, ()
         if task.kind == "over":
-            self._tell(f"the run is over: {self._returns.pop(task.run, 'all rounds are done')}")
+            told = f"the run is over: {self._returns.pop(task.run, 'all rounds are done')}"
+            self._tell("the server knows that this agent has left for good" if self._leaving else told)
             self.over.set()
             return {}, ()
+        if self._leaving:
+            return {"leaving": True}, ()
         if self._program is None or self._config != task.config:
             config = self._settings.configuration(Config(**configs.parse(task.config, "the server's configuration")))
             self._config, self._program = task.config, self._make_program(config, self._settings)

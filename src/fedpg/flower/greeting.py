@@ -45,6 +45,7 @@ class Greeting(msgspec.Struct, frozen=True):
         time: UNIX time at its place.
         spaces: of its environment, see `spaces_of`.
         key: its public key as Flower's header has it; empty without keys.
+        leaving: whether it only comes to say that it leaves for good, and needs no environment.
     """
 
     agent: int
@@ -53,12 +54,14 @@ class Greeting(msgspec.Struct, frozen=True):
     time: float
     spaces: str
     key: str = ""
+    leaving: bool = False
 
 
-def my_greeting(agent: int, environment: Environment | HostEnvironment, keys: Path | None) -> Greeting:
-    """The greeting of an agent on this machine."""
+def my_greeting(agent: int, environment: Environment | HostEnvironment | None, keys: Path | None) -> Greeting:
+    """The greeting of an agent on this machine; without an environment, of one that leaves for good."""
     key = base64.b64encode(public_key(keys / f"agent-{agent}")).decode() if keys else ""
-    return Greeting(agent, version("fedpg") or "", version("flwr") or "", time.time(), spaces_of(environment), key)
+    spaces, versions = spaces_of(environment) if environment else "", (version("fedpg") or "", version("flwr") or "")
+    return Greeting(agent, *versions, time.time(), spaces, key, leaving=environment is None)
 
 
 class Door:
@@ -109,7 +112,7 @@ class Door:
                 return f"it has {name} {theirs[:20]}, the server {ours}: install the same version"
         if not -AHEAD < late < BEHIND:
             return f"its clock is {abs(late):.0f} seconds {'behind' if late > 0 else 'ahead of'} the server's: set it right"
-        if said.spaces != self._spaces:
+        if said.spaces != self._spaces and not said.leaving:
             return f"its environment has {said.spaces[:100]}; this federation has {self._spaces}"
         return ""
 

@@ -49,6 +49,7 @@ class FlowerLink:
         self._hellos: dict[int, Hello] = {}  # by node
         self._late: dict[str, tuple[int, int, float]] = {}  # message -> agent, node, when its time was up
         self._came: dict[int, bytes] = {}  # agent -> an answer that came late
+        self._leaving: dict[int, int] = {}  # agent that leaves for good -> node
         self._serial, self._looked = 0, 0.0
 
     def known(self) -> set[int]:
@@ -103,6 +104,18 @@ class FlowerLink:
         for _ in self.ask(dict.fromkeys(self._nodes, pack(task, {})), seconds):
             pass
 
+    def leaving(self) -> set[int]:
+        """The agents that have said that they leave for good, until `farewell`."""
+        return set(self._leaving)
+
+    def farewell(self, agent: int) -> None:
+        """Tells an agent that the server knows that it leaves; it is not there any more."""
+        node = self._leaving.pop(agent, None) or self._nodes.get(agent)
+        self._nodes.pop(agent, None)
+        if node is not None:
+            self._hellos[node] = _later()
+            self._push(node, pack(Task("over", self._terms.run, ""), {}), HELLO_SECONDS)
+
     def _drop(self, agent: int) -> None:
         """Makes an agent absent until a node says again that it is this agent."""
         if (node := self._nodes.pop(agent, None)) is not None:
@@ -121,7 +134,7 @@ class FlowerLink:
         nodes = {info.node_id: info for info in self._grid.get_nodes()}
         self._nodes = {agent: node for agent, node in self._nodes.items() if node in nodes}
         self._hellos = {node: hello for node, hello in self._hellos.items() if node in nodes}
-        for node in nodes.keys() - self._nodes.values():
+        for node in set(nodes).difference(self._nodes.values(), self._leaving.values()):
             if node not in self._hellos or time.monotonic() > self._hellos[node].again:
                 self._send_hello(node)
         self._collect_late(nodes)
@@ -134,7 +147,7 @@ class FlowerLink:
                 self._accept(nodes[node], _packet_of(reply))
                 del self._hellos[node]
             except Refused as refused:
-                self._hellos[node] = Hello((), time.monotonic() + HELLO_SECONDS, HELLO_SECONDS)  # it gets another one later
+                self._hellos[node] = _later()
                 self._note(f"node {node} is refused: {refused}")
                 self._push(node, pack(Task("refused", self._terms.run, "", text=str(refused)), {}), HELLO_SECONDS)
 
@@ -167,15 +180,24 @@ class FlowerLink:
             raise Refused(said.error or "it answers for another run")
         if not 0 <= said.agent < self._terms.agents:
             raise Refused(f"it says that it is agent {said.agent}, of {self._terms.agents}")
-        if said.shapes.partition(" #")[0] != (ours := self._terms.shapes.partition(" #")[0]) and ours:
-            raise Refused(f"its environment has {said.shapes.partition(' #')[0][:100]}; this federation has {ours}")
-        if self._terms.shapes not in ("", said.shapes):
-            raise Refused("its params have other shapes: is its copy of the policy or the algorithm the server's?")
+        if not said.leaving:
+            self._check_shapes(said.shapes)
         if (owner := self._owner(node)) is not None and owner != said.agent:
             raise Refused(f"it says that it is agent {said.agent}, but has the key of agent {owner}")
         if said.agent in self._nodes:
             raise Refused(f"there is an agent {said.agent} already")
-        self._nodes[said.agent] = node.node_id
+        (self._leaving if said.leaving else self._nodes)[said.agent] = node.node_id
+
+    def _check_shapes(self, theirs: str) -> None:
+        if theirs.partition(" #")[0] != (ours := self._terms.shapes.partition(" #")[0]) and ours:
+            raise Refused(f"its environment has {theirs.partition(' #')[0][:100]}; this federation has {ours}")
+        if self._terms.shapes not in ("", theirs):
+            raise Refused("its params have other shapes: is its copy of the policy or the algorithm the server's?")
+
+
+def _later() -> Hello:
+    """For a node that gets no hello for a while."""
+    return Hello((), time.monotonic() + HELLO_SECONDS, HELLO_SECONDS)
 
 
 def _packet_of(reply: Message) -> bytes | str:

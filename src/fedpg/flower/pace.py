@@ -78,8 +78,10 @@ class Patience:
     def is_over(self, waiting: set[int], elapsed: float) -> bool:
         """Whether the exchange may end although these agents have not answered. Says for whom it waits unusually long."""
         rules, pace = self._remote.rules, self._remote.pace
-        answered = self._asked - len(waiting)
-        if answered >= rules.quorum and (pace.only_slow(waiting) or 0 < rules.min_agents_per_round <= answered):
+        answered, waiting = self._asked - len(waiting), waiting - self._remote.seats.left
+        if not waiting:
+            return True
+        if answered >= self._remote.quorum and (pace.only_slow(waiting) or 0 < rules.min_agents_per_round <= answered):
             return True
         if elapsed > 2 * (pace.usual(self._kind) or LEAST) + UNUSUAL and waiting != self._told:
             self._told = waiting

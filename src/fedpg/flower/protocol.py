@@ -5,7 +5,9 @@
     report     params                                                -> what a candidate for the round reports
     evaluate   shared, and the number of a state                     -> return and objective
     refused    why the server refuses this agent                     -> nothing
-    over       the run is over                                       -> nothing
+    over       the run is over; or: go, you have said that you leave -> nothing
+
+An agent that leaves for good says so instead of any answer.
 
 A packet is plain data, so reading one runs no code of its sender:
 
@@ -32,7 +34,7 @@ from fedpg.envs.base import Discrete, Environment, Space
 from fedpg.envs.host import HostEnvironment
 from fedpg.errors import UserError, one_line
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"FEDPG" + bytes([VERSION])
 HEADER_START = len(MAGIC) + 4
 MAX_HEADER = 1 << 16
@@ -90,6 +92,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fresh: whether the state to start from was gone, so that the agent started from its first one.
         events: what went wrong in its environment, one line each.
         shapes: in the answer to a hello, what `shapes_of` says.
+        leaving: whether the agent leaves for good, whatever it was asked.
     """
 
     serial: Number
@@ -100,6 +103,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fresh: bool = False
     events: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_EVENTS)] = ()
     shapes: str = ""
+    leaving: bool = False
 
 
 class Update(NamedTuple):
@@ -121,6 +125,10 @@ class Refused(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
+
+
+class Left(Refused):
+    """Instead of an answer, the agent says that it leaves for good."""
 
 
 def spaces_of(environment: Environment | HostEnvironment) -> str:
@@ -217,6 +225,7 @@ def read_answer(data: bytes, agent: int, task: Task, template: Any, max_norm: fl
 
     Raises:
         Refused: if the answer is not what was asked for.
+        Left: if the agent leaves for good.
     """
     size = sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in jax.tree.leaves(template))
     answer, arrays = unpack(data, Answer, 2 * size + 8 * MAX_HEADER)
@@ -226,6 +235,8 @@ def read_answer(data: bytes, agent: int, task: Task, template: Any, max_norm: fl
         raise Refused("an answer of another run, or for another agent")
     if answer.serial != task.serial:
         raise Refused("an answer to another task, or to an old round")
+    if answer.leaving:
+        raise Left("it leaves for good")
     for event in answer.events:
         note(agent, event)
     if answer.error:

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -23,12 +23,14 @@ from fedpg.algorithms.selection import Selector, selector
 from fedpg.communication import Communication, measure
 from fedpg.flower.event_queue import EventQueue
 from fedpg.flower.pace import Pace, Patience, clock, waiting_line
-from fedpg.flower.protocol import FIRST_STATE, Grade, Refused, Task, Update, pack, read_answer
+from fedpg.flower.protocol import FIRST_STATE, Grade, Left, Refused, Task, Update, pack, read_answer
+from fedpg.flower.seats import LEFT, Seats
 from fedpg.flower.status import ABSENT, StatusWriter
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Problem
 from fedpg.rounds import HEALTHY, Participants, Scores, SeedState, Stage, deployed_params, run_round, stages_of_round
 from fedpg.runs.setup import Prepared
+from fedpg.runs.training import MEMBERSHIP
 from fedpg.simulate import COMPILER_OPTIONS, PRECISION, Info, State, agents_of_seeds
 
 TRIES = 3
@@ -37,6 +39,8 @@ PAUSE = 1.0
 """Seconds between two tries."""
 RETURN_SECONDS = 30.0
 """How long agents have to come back after the server was restarted, before it continues with those that are there."""
+BEFORE = ("starting", "warm-up")
+"""While the server is at this, an agent that comes is no news."""
 LOOK_SECONDS = 0.3
 """Seconds between looks while too few agents are there."""
 
@@ -61,6 +65,12 @@ class Link(Protocol):
     def tell(self, kind: str, text: str, seconds: float) -> None:
         """Sends all agents that are there a line, and waits up to `seconds` until they have it."""
 
+    def leaving(self) -> set[int]:
+        """The agents that have said that they leave for good, until `farewell`."""
+
+    def farewell(self, agent: int) -> None:
+        """Tells an agent that the server knows that it leaves; it is not there any more."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
@@ -69,11 +79,11 @@ class Rules:
     deadline: float = 0.0
     """Seconds to wait for answers; who has not answered by then is absent. 0: four times what agents usually take, at least 10."""
     quorum: int = 1
-    """The fewest usable messages that make a round; with fewer it is repeated."""
+    """The fewest usable messages that make a round; with fewer it is repeated. Agents that leave for good lower it if too few remain."""
     norm_bound: float = 1e9
     """Messages with a larger L2 norm are refused."""
     start_with: int = 0
-    """The agents that must be there before the first exchange; 0: all of them."""
+    """The agents that must be there before the first exchange; others may join at any time. 0: all of them."""
     min_agents_per_round: int = 0
     """The answers with which a round may end; later ones count in the next. 0: wait for all, except for agents known to be slow."""
     max_staleness: int = 16
@@ -108,31 +118,72 @@ class Reply(NamedTuple):
 class RemoteAgents:
     """The agents of a run behind a link: sends them tasks, checks their answers, and records what goes wrong.
 
-    The link may be set later. `events` is also the engine's event log.
+    The link may be set later. `events` is also the engine's event log. `seats` says who has been there, and who has left for good.
     """
 
     def __init__(
-        self, terms: RunTerms, rules: Rules, link: Link | None = None, status: StatusWriter | None = None, events: EventQueue | None = None
+        self,
+        terms: RunTerms,
+        rules: Rules,
+        link: Link | None = None,
+        status: StatusWriter | None = None,
+        events: EventQueue | None = None,
+        seats: Seats | None = None,
     ) -> None:
         self._terms, self.rules, self.link, self._status = terms, rules, link, status
-        self.events = events or EventQueue()
+        self.events, self.seats = events or EventQueue(), seats or Seats(terms.agents)
+        if status:
+            status.left(self.seats.left)
         self.note = self.events.note
         self._serial = time.time_ns() // 1000  # above the serial numbers of earlier processes of this run
         self.pace, self._unanswered = Pace(rules.deadline), dict[int, Task]()
         self._late: dict[int, tuple[Task, bytes]] = {}  # agent -> an answer that came late, and its task
 
-    def wait_for(self, needed: int, round: int, during: str, seconds: float = math.inf) -> None:
-        """Returns when `needed` agents are there, or after `seconds`. What follows belongs to `round` and `during`."""
+    @property
+    def quorum(self) -> int:
+        """The fewest usable messages that make a round, now that some agents may have left for good."""
+        return max(1, min(self.rules.quorum, len(self.seats.members)))
+
+    @property
+    def to_begin(self) -> int:
+        """How many agents must be there before the first exchange."""
+        return max(1, min(max(self.rules.start_with or self.seats.count, self.rules.quorum), self.seats.count - len(self.seats.left)))
+
+    @property
+    def to_go_on(self) -> int:
+        """How many agents should be there when a restarted server goes on."""
+        return min(self.rules.start_with or self.seats.count, len(self.seats.members) or self.to_begin)
+
+    def present(self) -> set[int]:
+        """The agents that can be asked now. Records who has come and who has left for good."""
+        self._part()
+        present = self.link.present()
+        for agent, line in self.seats.arrive(present).items():
+            if self.events.during not in BEFORE:
+                self.note(agent, line, MEMBERSHIP)
+        return present
+
+    def _part(self, also: Iterable[int] = ()) -> None:
+        """Parts with the agents that leave for good. They hear of it when it is on record."""
+        for agent in sorted(self.link.leaving().union(also)):
+            if agent not in self.seats.left:
+                self.seats.leave(agent)
+                self.note(agent, LEFT, MEMBERSHIP)
+                if self._status:
+                    self._status.left({agent})
+            self.link.farewell(agent)
+
+    def wait_for(self, needed: Callable[[], int], round: int, during: str, seconds: float = math.inf) -> None:
+        """Returns when `needed()` agents are there, or after `seconds`. What follows belongs to `round` and `during`."""
         self.events.round, self.events.during = round, during
-        told, since, end = set[int](), clock(), time.monotonic() + seconds
-        while time.monotonic() < end and len(present := self.link.present()) < needed:
-            missing = set(range(self._terms.agents)) - present
-            line = waiting_line(missing, since, needed - len(present))
+        told, since, end = "", clock(), time.monotonic() + seconds
+        while time.monotonic() < end and len(present := self.present()) < (wanted := needed()):
+            line = self.seats.waiting_line(present, wanted, since)
             if self._status:
                 self._status.waiting(round, present, line)
-            if missing != told:
+            if line != told:
                 self.note(None, line)
-            told = missing
+            told = line
             time.sleep(LOOK_SECONDS)
 
     def ask(
@@ -147,7 +198,7 @@ class RemoteAgents:
             states, keep: the numbers of the state that each starts from and of the one it must keep; None if it needs none.
             late: whether an answer to the same question of an earlier round counts.
         """
-        arrays, present, tasks, packets = named_arrays.flatten(content), self.link.present(), {}, {}
+        arrays, present, tasks, packets = named_arrays.flatten(content), self.present(), {}, {}
         seconds = self.pace.deadline(task.kind)
         replies = dict.fromkeys(ids, Reply(False, None)) | self._came_late(task, template, set(ids), late)
         for i, agent in enumerate(ids):
@@ -161,15 +212,23 @@ class RemoteAgents:
             self._status.asked(self.events.round, self.events.during, list(packets), sum(map(len, packets.values())))
         began, patience = time.monotonic(), Patience(self, task.kind, len(packets))
         self._unanswered |= tasks
-        for agent, answer in self.link.ask(packets, seconds, patience.is_over) if packets else ():
+
+        def is_over(waiting: set[int], elapsed: float) -> bool:
+            self._part()
+            return patience.is_over(waiting, elapsed)
+
+        for agent, answer in self.link.ask(packets, seconds, is_over) if packets else ():
+            if isinstance(answer, str) and agent in self.seats.left:
+                continue
             took = time.monotonic() - began
             replies[agent] = self._read(agent, tasks[agent], answer, template, took)
             if replies[agent].answered:
                 self._unanswered.pop(agent, None)
-            self.pace.took(task.kind, agent, took if replies[agent].answered else math.inf)
+            if agent not in self.seats.left:
+                self.pace.took(task.kind, agent, took if replies[agent].answered else math.inf)
         open_ = {agent for agent in ids if not replies[agent].answered}
         replies |= self._came_late(task, template, open_, late)
-        for agent in sorted(open_ - packets.keys()):
+        for agent in sorted((open_ - packets.keys()) & self.seats.members):
             if not replies[agent].answered:
                 self.note(agent, ABSENT)
         return list(replies.values())
@@ -196,6 +255,9 @@ class RemoteAgents:
             if not came:
                 raise Refused(answer)
             tree = read_answer(answer, agent, task, template, self.rules.norm_bound, self.note)
+        except Left:
+            self._part({agent})
+            return Reply(False, None)
         except Refused as refused:
             problem = str(refused)
             self.note(agent, f"refused: {problem}" if came else problem)
@@ -229,7 +291,7 @@ class Server:
     def __init__(self, prepared: Prepared, remote: RemoteAgents, withheld: bool = False) -> None:
         self._problem, algorithm_of, self._federation, self._participation = prepared
         self._measured = algorithm = algorithm_of({})
-        self._remote, self._rules = remote, remote.rules
+        self._remote = remote
         self._algorithm = algorithm if algorithm.personal else _without_states(self._problem, algorithm)
         self._stages, self._private, self.withheld, self.events = stages_of_round(algorithm), withheld, withheld, remote.events
         self._programs: dict[Any, Callable[..., Any]] = {}
@@ -239,7 +301,7 @@ class Server:
         """The state before round 0: params initialised, warm-up done."""
         state = self.blank(key)
         row, agents, self._started = trees.take(state.rows, 0), trees.take(state.agents, 0), True
-        self._remote.wait_for(self._rules.start_with or trees.leading_axis(agents), 0, "warm-up")
+        self._remote.wait_for(lambda: self._remote.to_begin, 0, "warm-up")
         for number in range(len(self._algorithm.warmup)):
             row = self._repeat(row, 0, "warm-up", lambda n=number, r=row: rounds.warm_up(self._algorithm, n, self, agents, key, 0, r))
             if int(row.failed) != HEALTHY:
@@ -280,7 +342,7 @@ class Server:
             unknown = np.full((1, count), np.nan)
             return Scores(unknown, unknown, None, None)
         while True:
-            self._remote.wait_for(1, int(state.round), "evaluation")
+            self._remote.wait_for(lambda: 1, int(state.round), "evaluation")
             replies = self._remote.ask(task, shared, template, list(range(count)), numbers, numbers)
             scored, withheld = any(one.tree is not None for one in replies), any(one.withheld for one in replies)
             refusals += any(one.answered for one in replies)
@@ -306,35 +368,34 @@ class Server:
 
     def _wait_after_restart(self, state: State) -> None:
         if not self._started:
-            needed = self._rules.start_with or len(state.rows.agents[0])
-            self._remote.wait_for(needed, int(state.round), "resuming", RETURN_SECONDS)
+            self._remote.wait_for(lambda: self._remote.to_go_on, int(state.round), "resuming", RETURN_SECONDS)
             self._started = True
 
     def _absent(self) -> jax.Array:
         """The agents, (N,), that are drawn last: absent ones, and those that gave nothing usable in an earlier try."""
-        present = np.isin(np.arange(len(self._silent)), list(self._remote.link.present()))
+        present = np.isin(np.arange(len(self._silent)), list(self._remote.present()))
         return jnp.asarray(self._silent | ~present)
 
     def _repeat(self, before: SeedState, round: int, during: str, once: Callable[[], SeedState]) -> SeedState:
         """Tries `once` until enough agents took part. It fails where they did, three times, with nothing that can be used."""
-        quorum, count, refusals = self._rules.quorum, len(before.agents), 0
+        remote, count, refusals = self._remote, len(before.agents), 0
         # What a restarted server would start from: agents must keep these states.
         self._keep, self._silent = np.asarray(before.agents), np.zeros(count, bool)
         while True:
-            self._remote.wait_for(quorum, round, during)
+            remote.wait_for(lambda: remote.quorum, round, during)
             # The fewest answers, and the fewest usable ones, in an exchange of this try; and who has dropped out of it.
             self._answered, self._usable, self._out = count, count, np.zeros(count, bool)
             with jax.default_matmul_precision(PRECISION):
                 after = jax.block_until_ready(once())
-            if int(after.failed) == HEALTHY and self._usable >= quorum:
+            if int(after.failed) == HEALTHY and self._usable >= remote.quorum:
                 return after
             self._silent |= self._out
-            refusals += self._answered >= quorum
+            refusals += self._answered >= remote.quorum
             if refusals == TRIES:
                 return before._replace(failed=jnp.asarray(round, before.failed.dtype))
-            few = f"fewer than {quorum} usable messages"
-            reason = few if self._usable < quorum else "the messages gave numbers that are not finite"
-            self._remote.note(None, f"{reason}: the exchange is repeated")
+            few = f"fewer than {remote.quorum} usable messages"
+            reason = few if self._usable < remote.quorum else "the messages gave numbers that are not finite"
+            remote.note(None, f"{reason}: the exchange is repeated")
             time.sleep(PAUSE)
 
     # How the parts of a round are executed: see `fedpg.rounds.Executor`.
@@ -346,7 +407,7 @@ class Server:
         """
         template = Update(stage.exchange(self._algorithm).predicted(shared), base.no_cost())
         ids, numbers, round = np.asarray(who.numbers()), np.asarray(states), int(moment.round)
-        asked = ~self._out[ids] & (self._usable >= self._rules.quorum)
+        asked = ~self._out[ids] & (self._usable >= self._remote.quorum)
         # The numbers of states grow through a run.
         after_warmup = len(self._algorithm.warmup) + round * len(self._stages)
         to_state = stage.number if stage.purpose is Purpose.WARMUP else after_warmup + self._stages.index(stage)

@@ -14,6 +14,7 @@ from fedpg.errors import require
 from fedpg.flower.agent import OWN_CODE, OWN_FIELDS
 from fedpg.flower.event_queue import EventQueue
 from fedpg.flower.protocol import shapes_of
+from fedpg.flower.seats import SEATS_FILE, Seats
 from fedpg.flower.server import Link, RemoteAgents, Rules, RunTerms, Server
 from fedpg.flower.status import StatusWriter
 from fedpg.runs.config import Config, to_toml
@@ -73,13 +74,14 @@ def make_server(
     rules: Rules,
     status: StatusWriter | None = None,
     events: EventQueue | None = None,
+    seats: Seats | None = None,
 ) -> Server:
     """The engine of a complete configuration; `run` is the name under which agents keep their states."""
     prepared = prepare(config)
     problem, algorithm = prepared.problem, prepared.algorithm_of({})
     shared = jax.eval_shape(lambda: algorithm.init(problem.init_params(jax.random.key(0)))[0].shared)
     terms = RunTerms(run, to_agents(config), config.agents, shapes_of(prepared.federation.environment, shared))
-    remote = RemoteAgents(terms, rules, status=status, events=events)
+    remote = RemoteAgents(terms, rules, status=status, events=events, seats=seats)
     remote.link = make_link(terms, functools.partial(remote.note, None, during="greeting"))
     return Server(prepared, remote, withheld=config.noise > 0)
 
@@ -110,7 +112,8 @@ def train_remotely(
     check(config, rules)
 
     def make_engine(config: Config) -> Server:
-        return make_server(config, run_name(Path(out)), make_link, rules, status, events)
+        seats = Seats(config.agents, RunFolder(Path(out)).federation / SEATS_FILE)
+        return make_server(config, run_name(Path(out)), make_link, rules, status, events, seats)
 
     config = dataclasses.replace(config, engine=BETWEEN_MACHINES)
     return train(config, out=out, resume=resume, progress=progress or status, make_engine=make_engine)

@@ -20,8 +20,9 @@ from fedpg.flower.server import Rules, RunTerms
 from fedpg.flower.server_app import check, train_remotely
 from fedpg.flower.status import STATUS_FILE, StatusWriter
 from fedpg.flower.superlink import SuperLink
+from fedpg.runs import metrics
 from fedpg.runs.config import Config
-from fedpg.runs.folder import RunFolder, read_lines
+from fedpg.runs.folder import RunFolder
 from fedpg.runs.setup import prepare, resolve
 
 TRIES = 10
@@ -66,7 +67,7 @@ class Serving(contextlib.ExitStack):
                 self.status.unlink(missing_ok=True)
             elif self._running.killed:
                 self._events.note(None, KILLED, "resuming")
-            self._writer = StatusWriter(self.status, resolve(self._config), read_lines(self._folder.metrics))
+            self._writer = StatusWriter(self.status, resolve(self._config), metrics.read(self._folder.metrics))
             self._link = SuperLink(place, self._keys, self._running)
             self.callback(self._link.stop)
             config = resolve(self._config)

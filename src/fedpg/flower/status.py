@@ -14,6 +14,7 @@ import msgspec
 from fedpg.errors import one_line
 from fedpg.runs.config import Config
 from fedpg.runs.progress import Progress
+from fedpg.runs.training import MEMBERSHIP
 
 STATUS_FILE = "status.json"
 """The file's name in the folder of the federation."""
@@ -24,7 +25,9 @@ ABSENT = "absent"
 """The text of the event of an agent that could not be asked."""
 
 Phase = Literal["starting", "waiting", "training", "evaluating", "finished", "stopped", "failed"]
-AgentState = Literal["not here yet", "absent", "present", "at work", "refused", "no answer"]
+AgentState = Literal["not here yet", "absent", "present", "at work", "refused", "no answer", "left"]
+AWAY = ("not here yet", "absent", "left")
+"""States of agents that cannot be asked. Those that left have done so for good."""
 
 
 class AgentStatus(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +53,7 @@ class AgentStatus(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def present(self) -> bool:
         """Whether it could be asked when the server last looked."""
-        return self.state not in ("not here yet", "absent")
+        return self.state not in AWAY
 
 
 class Point(msgspec.Struct, forbid_unknown_fields=True):
@@ -166,6 +169,12 @@ class StatusWriter(Progress):
         with self._change() as status:
             status.state = f"{status.state}; {line}"
 
+    def left(self, agents: set[int]) -> None:
+        """These agents have left for good."""
+        with self._change() as status:
+            for agent in agents:
+                status.agents[agent].state, status.agents[agent].problem = "left", ""
+
     def asked(self, round: int, during: str, ids: list[int], sent: int) -> None:
         """The agents `ids` were given a task, `sent` bytes in all."""
         with self._change() as status:
@@ -205,7 +214,8 @@ class StatusWriter(Progress):
         with self._change() as status:
             status.round = round
             took = time.monotonic() - self._began
-            status.last_round = f"round {round} of {status.rounds}: {self._answers} of {len(status.agents)} agents in {took:.1f} s"
+            members = sum(agent.state not in ("not here yet", "left") for agent in status.agents)
+            status.last_round = f"round {round} of {status.rounds}: {self._answers} of {members} agents in {took:.1f} s"
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """A line of metrics.jsonl was written."""
@@ -224,7 +234,8 @@ class StatusWriter(Progress):
             same = [known for known in status.events if known.agent == agent and event_kind(known.what) == event_kind(what)]
             number, count = max((known.number for known in status.events), default=0) + 1, 1 + sum(known.count for known in same)
             # Rounds are counted from 1, as in the state.
-            place = {"training": f"round {round + 1}", "evaluation": f"evaluation after round {round}"}.get(during, during)
+            counted = f"round {round + 1}"
+            place = {"training": counted, MEMBERSHIP: counted, "evaluation": f"evaluation after round {round}"}.get(during, during)
             new = Event(number, time.time(), place, agent, what, count)
             status.events = [*(known for known in status.events if known not in same), new][-MAX_EVENTS:]
 
@@ -268,7 +279,7 @@ class StatusWriter(Progress):
         """Records which agents are there; with `now`, they have just shown it."""
         for agent in self._status.agents:
             if agent.number not in present:
-                agent.state = "absent" if agent.seen else "not here yet"
+                agent.state = "left" if agent.state == "left" else "absent" if agent.seen else "not here yet"
                 continue
             agent.seen = now or agent.seen or time.time()
             agent.state = agent.state if agent.state in ("refused", "no answer") else "present"

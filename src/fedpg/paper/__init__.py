@@ -1,12 +1,12 @@
 """The tables and figures of the paper, and our own experiments, beside the published numbers."""
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpg.errors import choose
 
 if TYPE_CHECKING:
-    from fedpg.paper.results import Result, Tell
+    from fedpg.paper.results import Figure, Result, Tell
 
 EXPERIMENTS = {
     "table-2": "the paper's random MDPs: J for five beta and six kappa, beside the published numbers",
@@ -20,19 +20,31 @@ EXPERIMENTS = {
     "complexity": "samples against eps, and the fitted slope beside 3/2",
     "cartpole": "trajectories to 95 of 100 under strong heterogeneity, for K = 24 to 128",
     "attacks": "three attackers among ten CartPoles: every robust mean and FedPG-BR under all seven attacks",
+    "privacy": "what noise on messages costs the return of CALM and PAvg",
     "table-1": "the paper's Table 1, measured: exactness, local steps, heterogeneity, speed-up in N, floats and trajectories",
     "arena": "every algorithm on random MDPs, conflict MDPs and CartPole at equal numbers of trajectories",
     "peers": "PPO in a federation, pooled and alone, beside Stable-Baselines3's PPO: returns, unseen agents, speed",
 }
-"""Every experiment that `fedpg reproduce` knows: a module with TITLE, SCALES and `run(tell, **SCALES[scale]) -> Result`."""
+"""Every experiment that `fedpg reproduce` knows: a module with TITLE, SCALES, `run(tell, **SCALES[scale]) -> Result` and
+`figures(result) -> list[Figure]`."""
 SCALES = ("smoke", "full")
+
+
+def module_of(name: str) -> Any:
+    """The module of an experiment."""
+    choose("experiment", name, EXPERIMENTS)
+    return importlib.import_module(f"fedpg.paper.{name.replace('-', '_')}")
+
+
+def figures(result: "Result") -> "list[Figure]":
+    """The figures of a result, made from its rows and points alone."""
+    return module_of(result.name).figures(result)
 
 
 def run(name: str, scale: str, tell: "Tell") -> "Result":
     """Runs one experiment."""
-    choose("experiment", name, EXPERIMENTS)
     choose("scale", scale, SCALES)
-    module = importlib.import_module(f"fedpg.paper.{name.replace('-', '_')}")
+    module = module_of(name)
     result = module.run(tell, **module.SCALES[scale])
     result.name, result.title, result.scale = name, module.TITLE, scale
     result.settings = module.SCALES[scale] | result.settings

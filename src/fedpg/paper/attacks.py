@@ -20,7 +20,7 @@ from fedpg.algorithms.wrappers.robust import mean_of
 from fedpg.paper import verdict
 from fedpg.paper.jobs import cached
 from fedpg.paper.method import PAVG
-from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, number, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, changed, exactly, line, number, row, select
 from fedpg.paper.task import Task
 from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import curves, grid
@@ -44,7 +44,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "seeds": 2, "rounds": 12, "heterogeneities": (0.0,), "attacks": ("none", "sign-flip", "reward-flip", "fedpg-attack"),
         "means": ("mean", "trimmed-mean"),
     },
-    "full": {"seeds": 20, "rounds": 40, "heterogeneities": (0.0, 1.0, 2.0), "attacks": ATTACKS, "means": MEANS},
+    "full": {"seeds": 8, "rounds": 40, "heterogeneities": (0.0, 1.0, 2.0), "attacks": ATTACKS, "means": MEANS},
 }  # fmt: skip
 Found = dict[str, np.ndarray]
 """Returns of every method for each attack, the first of which is none, (A, S, T); 0 for a seed that failed."""
@@ -93,7 +93,7 @@ def judge(found: Found, attacks: tuple[str, ...], **keys: Any) -> list[Row]:
     """
     rows, kept = [], {}
     for method, returns in found.items():
-        last, clean = returns[..., -1], float(found[CLEAN.get(method.split(",")[0], method)][0, :, -1].mean())
+        last, clean = returns[..., -1], float(found[clean_method(method)][0, :, -1].mean())
         for name, left in zip(attacks, map(estimate, last), strict=True):
             rows.append(row("return", left, method=method, attack=name, verdict=verdict.at_least(left, number(ENOUGH * clean)), **keys))
         worst = 1 + int(np.argmin(last[1:].mean(1)))
@@ -110,7 +110,7 @@ def judge(found: Found, attacks: tuple[str, ...], **keys: Any) -> list[Row]:
 
 def run(tell: Tell, heterogeneities: tuple[float, ...], rounds: int, attacks: tuple[str, ...], **sizes: Any) -> Result:
     """Runs the experiment; `sizes` are seeds and means."""
-    rows, points, plots = [], [], []
+    rows, points = [], []
     for at, heterogeneity in enumerate(heterogeneities):
         tell(f"heterogeneity {heterogeneity:g}", at / len(heterogeneities))
         asked, keys = {"rounds": rounds, "attacks": attacks} | sizes, {"task": TASK.name, "heterogeneity": heterogeneity}
@@ -120,7 +120,22 @@ def run(tell: Tell, heterogeneities: tuple[float, ...], rounds: int, attacks: tu
             for method, returns in found.items():
                 values = estimate(returns[attacks.index(name)])
                 points += line("return", values, "round", evaluated(rounds), method=method, attack=name, **keys)
-            where = {"attack": name, "heterogeneity": heterogeneity}
-            plots.append(Plot(title=f"{name}, heterogeneity {heterogeneity:g}", quantity="return", x="round", where=where))
     settings = {"task": dataclasses.asdict(TASK), "attackers": SHARE, "local_lr": LOCAL_LR, "root": ROOT}
-    return Result(rows=rows, points=points, plots=plots, settings=settings)
+    return Result(rows=rows, points=points, settings=settings)
+
+
+def clean_method(method: str) -> str:
+    """The method whose return without attackers is the clean return of `method`."""
+    return CLEAN.get(method.split(",")[0], method)
+
+
+def figures(result: Result) -> list[Figure]:
+    """For each heterogeneity the share of the clean return that every method keeps under every attack."""
+    found, label = [], "% of the clean return"
+    for heterogeneity in dict.fromkeys(each.heterogeneity for each in result.rows):
+        own = select(result.rows, quantity="return", heterogeneity=heterogeneity)
+        clean = {each.method: each.mean for each in select(own, attack="none")}
+        rows = [changed(each, 100.0 / clean[clean_method(each.method)]) for each in own]
+        plot = Plot(title=f"Heterogeneity {heterogeneity:g}", quantity="return", names="method", x="attack", heat=True, x_label=label)
+        found.append(Figure(plots=[plot], rows=rows, suffix=f"heterogeneity-{heterogeneity:g}", columns=1, height=0.7 + 0.24 * len(clean)))
+    return found

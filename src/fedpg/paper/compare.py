@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.method import CALM, HEAVY_BALL, METHODS, PAVG, Method
-from fedpg.paper.results import Row, exactly, line, over_seeds, row
+from fedpg.paper.results import Plot, Row, changed, exactly, line, over_seeds, row
 from fedpg.paper.task import Task, measure
 from fedpg.runs.sweep import Curves, grid
 
@@ -121,3 +121,18 @@ def compare(
     rival = max(tuned.keys() - {CALM.name}, key=lambda name: tuned[name].score)
     rows.append(margin_row(ours, reported[rival], tuned[rival].score - start, against=rival, **against))
     return rows, points
+
+
+def in_percent(rows: list[Row], points: list[Row]) -> tuple[list[Row], list[Row]]:
+    """CALM's differences to PAvg and to the best rival, and all points less PAvg's best one, in % of the best rival's gain."""
+    (rival,) = [each for each in rows if "best rival" in each.flags]
+    gain = -rival.verdict.bound / MARGIN
+    best = max(each.mean for each in points if each.method == PAVG.name and each.mean is not None)
+    gaps = [changed(each, 100.0 / gain) for each in rows if each.comparison == "-"]
+    return gaps, [changed(each, 100.0 / gain, -100.0 * best / gain) for each in points]
+
+
+def eta_plot(title: str, **where: object) -> Plot:
+    """All methods against eta, less PAvg at its best; the dashed lines are PAvg's best and the margin below it."""
+    return Plot(title=title, quantity="objective", x="eta", where=where, x_scale="log", y_scale="symlog 2", guides=(0.0, -100.0 * MARGIN),
+                y_label="J - PAvg's best J, % of the gain")  # fmt: skip

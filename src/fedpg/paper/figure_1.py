@@ -2,17 +2,19 @@
 
 The figure has no numbers. What the text reads off it is checked instead, on curves at our own step-sizes. A smaller beta can be a larger
 step: where the importance weights have degenerated, FedSVRPG-M is heavy ball with up to 1/beta of the step. beta = 1 with five times the
-step is the control for that.
+step is the control for that. Step-sizes are our presets: the paper's eta belongs to its code's clamped, adaptive steps. As in the paper,
+agents differ only in where they start; unlike in the paper, there is a baseline and a batch.
 """
 
 import dataclasses
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fedpg.paper import presets, verdict
 from fedpg.paper.presets import SMALL, TASKS, TINY, Key, difference, over_run, preset
-from fedpg.paper.results import Result, Row, Tell, row
+from fedpg.paper.results import Figure, Result, Row, Tell, minus, row, select
 from fedpg.report.statistics import estimate
 from fedpg.runs.config import Config
 from fedpg.runs.sweep import Curves
@@ -65,7 +67,7 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
         given: what differs from the presets, by task and algorithm.
         processes: for HalfCheetah, one setting each; 1: every setting in one program.
     """
-    rows, points, plots, notes = [], [], [], []
+    rows, points, notes = [], [], []
     for env, own in given.items():
         if lacking := presets.missing(env):
             notes.append(f"left out: {lacking}")
@@ -85,11 +87,24 @@ def run(tell: Tell, betas: tuple[float, ...], full: bool, given: dict[str, dict[
             notes.append(
                 f"{TASKS[env]}, {name}, beta {betas[0]:g}: effective sample size of the importance weights {ess:.2g} of 1 (median)"
             )
-            where = {"task": TASKS[env], "method": name}
-            plots.append(presets.plot(f"{TASKS[env]}, {name}", robot, where=where, series=("beta", "eta")))
             printed.append([curves for key, curves in found.items() if key.method == name and key.eta == first.eta])
         if len(printed) == 2 and len(printed[0][0].returns) > 2:
             ratio = presets.spread_ratio(*printed)
             compared = {"task": TASKS[env], "method": "FedSVRPG-M", "against": "FedHAPG-M", "comparison": "/"}
             rows.append(row("spread", ratio, verdict=verdict.above(ratio, 1.0) if full else None, **compared))
-    return Result(rows=rows, points=points, plots=plots, notes=notes, settings={"a return counts at least": presets.FLOOR})
+    return Result(rows=rows, points=points, notes=notes, settings={"a return counts at least": presets.FLOOR})
+
+
+def figures(result: Result) -> list[Figure]:
+    """Learning curves, and the same less that of beta = 1 at the same step; the control is named by its step."""
+    levels, gaps, plots, gap_plots = [], [], [], []
+    for task, method in dict.fromkeys((point.task, point.method) for point in result.points):
+        own = select(result.points, task=task, method=method)
+        eta, robot = min(point.eta for point in own), task != TASKS["cartpole"]
+        title = f"{task}, {method}"
+        named = [msgspec.structs.replace(p, method=f"beta {p.beta:g}" + ", 5 times the step" * (p.eta > 2 * eta), task=title) for p in own]
+        levels += named
+        gaps += minus(named, select(named, method="beta 1"), "x" if robot else "round")
+        plots.append(presets.plot(title, robot, where={"task": title}))
+        gap_plots.append(presets.plot(title, robot, where={"task": title}, y_label="return - that of beta 1"))
+    return [Figure(plots=plots, rows=levels), Figure(plots=gap_plots, rows=gaps, suffix="differences")]

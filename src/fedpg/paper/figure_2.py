@@ -6,10 +6,12 @@ which would halve the rounds from N = 4 to 8: an agent does the same work in a r
 
 from typing import Any
 
+import msgspec
+
 from fedpg.paper import presets, verdict
 from fedpg.paper.fits import geometric
 from fedpg.paper.presets import SMALL, Key, difference, over_run, preset, rounds_to
-from fedpg.paper.results import Result, Row, Tell, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, minus, row, select
 from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import Curves
 
@@ -38,13 +40,24 @@ def judge(found: dict[Key, Curves], level: float, judged: bool) -> list[Row]:
 
 def run(tell: Tell, algorithms: tuple[str, ...], agents: tuple[int, ...], given: dict[str, Any], level: float, judged: bool) -> Result:
     """Runs the experiment; every algorithm and N is a program, and `level` is the return whose round is looked for."""
-    rows, points, plots, notes = [], [], [], []
-    for algorithm in algorithms:
+    rows, points, notes = [], [], []
+    for number, algorithm in enumerate(algorithms):
         configs = {count: preset("cartpole", algorithm, count, **given | {"beta": BETA}) for count in agents}
         keys = {count: Key("CartPole", NAMES[algorithm], BETA, config.local_lr, count) for count, config in configs.items()}
         found = presets.learn({keys[count]: config for count, config in configs.items()},
-                              tell=lambda share: tell(NAMES[algorithm], (len(plots) + share) / len(algorithms)))  # noqa: B023  # fmt: skip
+                              tell=lambda share: tell(NAMES[algorithm], (number + share) / len(algorithms)))  # noqa: B023  # fmt: skip
         rows += judge(found, level, judged)
         points, notes = points + presets.points(found, False), notes + presets.failures(found)
-        plots.append(presets.plot(f"CartPole, {NAMES[algorithm]}, beta {BETA:g}", False, where={"method": NAMES[algorithm]}, series=("N",)))
-    return Result(rows=rows, points=points, plots=plots, notes=notes)
+    return Result(rows=rows, points=points, notes=notes)
+
+
+def figures(result: Result) -> list[Figure]:
+    """Learning curves for every N, and below them the same less that of the smallest N."""
+    plots, rows, least = [], list(result.points), min(point.N for point in result.points)
+    methods = list(dict.fromkeys(point.method for point in result.points))
+    for name in methods:
+        own = select(result.points, method=name)
+        rows += [msgspec.structs.replace(gap, quantity="gap") for gap in minus(own, select(own, N=least), "round")]
+    for quantity, label in (("return", "return"), ("gap", f"return - that of N = {least}")):
+        plots += [Plot(title=name, quantity=quantity, x="round", where={"method": name}, series=("N",), y_label=label) for name in methods]
+    return [Figure(plots=plots, rows=rows, columns=len(methods))]

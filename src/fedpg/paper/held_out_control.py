@@ -3,9 +3,9 @@
 from typing import Any
 
 from fedpg.paper.compare import ENTRANTS
-from fedpg.paper.held_out import CONTROL, ROOTS, SMOKE, run
+from fedpg.paper.held_out import CONTROL, ROOTS, SMOKE, figures, run
 
-__all__ = ["SCALES", "TITLE", "run"]
+__all__ = ["SCALES", "TITLE", "figures", "run"]
 
 TITLE = "CALM against the best of its rivals on control tasks where nothing was tuned"
 SCALES: dict[str, dict[str, Any]] = {

@@ -56,6 +56,7 @@ PAVG = Method("PAvg", "pavg")
 FEDSVRPG_M = Method("FedSVRPG-M", "fedsvrpg-m", MOMENTUM)
 FEDHAPG_M = Method("FedHAPG-M", "fedhapg-m", MOMENTUM)
 CALM = Method("CALM", "calm")
+CALM_VR = Method("CALM-VR", "calm-vr")
 HEAVY_BALL = Method("heavy ball", "heavy-ball", MOMENTUM)
 FEDPG_BR = Method("FedPG-BR", "fedpg-br")
 N_HARPG = Method("N-HARPG", "nharpg", MOMENTUM)
@@ -69,6 +70,7 @@ METHODS = {
         FEDSVRPG_M,
         FEDHAPG_M,
         CALM,
+        CALM_VR,
         # Its filter takes honest agents that differ for attackers.
         FEDPG_BR.but("FedPG-BR, no filter", {"filtered": False}),
         Method("SCAFFOLD", "scaffold"),

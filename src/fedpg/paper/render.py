@@ -1,14 +1,11 @@
-"""Rendering of results for people: all labels, Markdown and terminal tables, and figures. Nothing reads labels back."""
+"""Rendering of results for people: all labels, and tables. Nothing reads labels back."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
-from fedpg.paper.results import Plot, Result, Row, select
-from fedpg.report.figures import Line, Panel, panels
+from fedpg.paper.results import Result, Row, select
 
 QUANTITIES = {
     "objective": "J",
@@ -38,7 +35,6 @@ FIELDS = {
 }  # fmt: skip
 """The fields that identify a row, in the order of columns, and their headings."""
 OUTCOMES = {"holds": "holds", "unclear": "unclear", "fails": "does not hold"}
-AXES = {"round": "round", "N": "agents N", "eps": "eps: mean over rounds of |grad J|^2"}
 
 
 def heading(quantity: str) -> str:
@@ -74,29 +70,59 @@ def judgement(row: Row) -> str:
     return "; ".join(said + list(row.flags))
 
 
-def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells: the fields that differ between the rows, the numbers, and the verdict where there is one."""
+def interval(row: Row) -> str:
+    """The interval; empty if there is none."""
+    low, high = ("never" if value is None else text(value) for value in (row.low, row.high))
+    return "" if row.low == row.high == row.mean and row.mean is not None else f"{low} to {high}"
+
+
+def published(row: Row) -> str:
+    """The paper's number and what it prints after +-."""
+    return "" if row.published is None else text(row.published) + (f" ± {row.error:g}" if row.error else "")
+
+
+def columns(rows: Sequence[Row]) -> dict[str, tuple[str, list[str]]]:
+    """Heading and cells of every column by name: quantity, the identifying fields, published, mean, interval, n and verdict."""
     quantities = list(dict.fromkeys(row.quantity for row in rows))
-    fields = [name for name in FIELDS if len({identity(row, name) for row in rows}) > 1]
-    fields = fields or (["method"] if rows and rows[0].method else [])
-    published, said = any(row.published is not None for row in rows), [judgement(row) for row in rows]
-    head = ["quantity"] * (len(quantities) > 1) + [FIELDS[name] for name in fields] + ["published"] * published
-    head += [heading(quantities[0]) if len(quantities) == 1 else "ours", "95 % interval", "n"] + ["verdict"] * any(said)
-    cells = []
-    for row, words in zip(rows, said, strict=True):
-        paper = "" if row.published is None else text(row.published) + (f" ± {row.error:g}" if row.error else "")
-        ours, low, high = ("never" if value is None else text(value) for value in (row.mean, row.low, row.high))
-        line = [heading(row.quantity)] * (len(quantities) > 1) + [identity(row, name) for name in fields] + [paper] * published
-        cells.append([*line, ours, f"{low} to {high}", f"{row.n:,}"] + [words] * any(said))
-    return head, cells
+    found = {"quantity": ("quantity", [heading(row.quantity) for row in rows])}
+    found |= {name: (shown, [identity(row, name) for row in rows]) for name, shown in FIELDS.items()}
+    found["published"] = ("published", [published(row) for row in rows])
+    found["mean"] = (
+        heading(quantities[0]) if len(quantities) == 1 else "ours",
+        ["never" if r.mean is None else text(r.mean) for r in rows],
+    )
+    found["interval"] = ("95 % interval", [interval(row) for row in rows])
+    found["n"] = ("n", [f"{row.n:,}" for row in rows])
+    found["verdict"] = ("verdict", [judgement(row) for row in rows])
+    return found
+
+
+def table(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of the chosen columns; else of those that say something: fields and n only if they differ between the rows."""
+    found = columns(rows)
+    differ = [name for name, (_, cells) in found.items() if len(set(cells)) > 1]
+    if not set(FIELDS) & set(differ) and rows and rows[0].method:
+        differ.append("method")
+    said = [name for name in ("published", "interval", "verdict") if any(found[name][1])]
+    names = chosen or [name for name in found if name in differ or name == "mean" or name in said]
+    return [found[name][0] for name in names], [list(line) for line in zip(*(found[name][1] for name in names), strict=True)]
+
+
+def constants(rows: Sequence[Row]) -> str:
+    """What all rows have in common, which `table` leaves out: "conflict, K = 8, n = 48"."""
+    same = {name: cells[0] for name, (_, cells) in columns(rows).items() if name in (*FIELDS, "n") and len(set(cells)) == 1 and cells[0]}
+    return ", ".join(
+        value if name in ("task", "method", "attack") else f"{FIELDS.get(name, name)} = {value}" for name, value in same.items()
+    )
 
 
 def terminal(result: Result) -> Iterator[str | Table]:
     """What a terminal shows of a result: for every quantity its name and a table, then the notes."""
     yield f"{result.title} ({result.scale})"
     for quantity in dict.fromkeys(row.quantity for row in result.rows):
-        yield f"\n{heading(quantity)}"
-        head, cells = table(select(result.rows, quantity=quantity))
+        rows = select(result.rows, quantity=quantity)
+        yield f"\n{heading(quantity)}" + (f" ({same})" if (same := constants(rows)) else "")
+        head, cells = table(rows)
         shown = Table()
         for name in head:
             shown.add_column("ours" if name == heading(quantity) else name, no_wrap=name != "verdict")
@@ -104,46 +130,3 @@ def terminal(result: Result) -> Iterator[str | Table]:
             shown.add_row(*line)
         yield shown
     yield from (f"- {note}" for note in result.notes)
-
-
-def draw(result: Result, path: Path) -> Path:
-    """Draws the figure of a result; returns its path."""
-    rows = [*result.rows, *result.points]
-    return panels([_panel(plot, select(rows, quantity=plot.quantity, **plot.where)) for plot in result.plots], path, title=result.title)
-
-
-def _panel(plot: Plot, rows: Iterable[Row]) -> Panel:
-    series: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.mean is not None and getattr(row, plot.x) is not None:
-            named = [
-                identity(row, name) if name in ("method", "task") else f"{FIELDS[name]} = {identity(row, name)}" for name in plot.series
-            ]
-            series.setdefault(", ".join(each for each in named if each), []).append(row)
-    axes = {"y_label": heading(plot.quantity), "x_log": plot.x_log, "y_log": plot.y_log}
-    if plot.x == "method":
-        order = sorted({row.method: row.mean for own in series.values() for row in reversed(own)}.items(), key=lambda pair: -pair[1])
-        places = {name: at for at, (name, _) in enumerate(order)}
-        lines = [
-            _line(label, [places[row.method] + 0.8 / len(series) * at for row in own], own, "o")
-            for at, (label, own) in enumerate(series.items())
-        ]
-        return Panel(plot.title, "", lines=lines, places=list(places), **axes)
-    lines = []
-    for at, (label, own) in enumerate(series.items()):
-        own = sorted(own, key=lambda row: getattr(row, plot.x))
-        x, y = (np.array([getattr(row, name) for row in own], float) for name in (plot.x, "mean"))
-        marks = "o" if plot.fit or len(own) < 12 else ""
-        lines.append(_line(label, x, own, marks if plot.fit else marks + ("-", "--", "-.")[at % 3]))
-        if plot.fit and len(own) > 1:  # matplotlib leaves labels with a leading underscore out of the legend
-            lines.append(Line("_fit", x, np.exp(np.polyval(np.polyfit(np.log(x), np.log(y), 1), np.log(x))), style=":"))
-        if plot.slope is not None and at == len(series) - 1:
-            lines.append(Line(f"slope {plot.slope:g}", x, 0.5 * y[0] * (x / x[0]) ** plot.slope, style="--"))
-    return Panel(plot.title, plot.x_label or AXES.get(plot.x, FIELDS[plot.x]), lines=lines, **axes)
-
-
-def _line(label: str, x: Any, rows: Sequence[Row], style: str) -> Line:
-    mean, low, high = ([np.nan if value is None else value for value in values] for values in
-                       ([row.mean for row in rows], [row.low for row in rows], [row.high for row in rows]))  # fmt: skip
-    certain = all(one == other for one, other in zip(low, high, strict=True))
-    return Line(label or heading(rows[0].quantity), x, mean, None if certain else low, None if certain else high, style)

@@ -56,28 +56,57 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     flags: tuple[str, ...] = ()
 
 
-class Plot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One set of axes of a figure: a selection of rows and how to draw it.
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """One panel of a figure: a selection of rows and how to draw it.
 
     Attributes:
-        quantity: which rows; their means are y.
-        x: the field that is x; "method" gives one place per method, ordered by y.
+        quantity: which rows; several are told apart by their markers, in a panel with names.
         where: values that other fields must have, or lists of allowed values.
-        series: the fields that tell lines apart.
+        x: the field along x; in a heat map that of the columns. Without it means are along x, and `names` along y.
+        names: the field whose values are along y, best first, or in the order of `order`.
+        series: the fields that tell lines apart; in a panel with names, their markers.
+        x_label, y_label, x_scale, y_scale, guides: see `fedpg.report.figures.Panel`.
+        heat: a heat map of means.
+        points: points without a line.
+        lowest_first: least means are best.
+        markers: matplotlib's, of the series of a panel with names.
         fit: add the fitted power law of each line.
         slope: add a dashed line of this exponent.
     """
 
     title: str
-    quantity: str
-    x: str
+    quantity: str | tuple[str, ...]
     where: dict[str, Any] = {}
+    x: str = ""
+    names: str = ""
+    order: tuple[str, ...] = ()
     series: tuple[str, ...] = ("method",)
     x_label: str = ""
-    x_log: bool = False
-    y_log: bool = False
+    y_label: str = ""
+    x_scale: str = "linear"
+    y_scale: str = "linear"
+    guides: tuple[float, ...] = ()
+    heat: bool = False
+    points: bool = False
+    lowest_first: bool = False
+    markers: str = "osD^v"
     fit: bool = False
     slope: float | None = None
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """Panels in one file, NAME.svg or NAME-SUFFIX.svg.
+
+    Attributes:
+        rows: what is drawn.
+        columns, height: panels side by side, and inches of each.
+    """
+
+    plots: list[Plot]
+    rows: list[Row]
+    suffix: str = ""
+    columns: int = 2
+    height: float = 2.7
 
 
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -86,7 +115,6 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         rows: the table.
         points: rows that are only drawn, such as the points of learning curves.
-        plots: the figure.
         notes: what happened in this run: what was left out, and which seeds failed.
         made_with: versions, devices and the command; filled in by `save`.
     """
@@ -97,7 +125,6 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     settings: dict[str, Any] = {}
     rows: list[Row] = []
     points: list[Row] = []
-    plots: list[Plot] = []
     notes: list[str] = []
     made_with: dict[str, Any] = {}
 
@@ -132,13 +159,27 @@ def over_seeds(values: np.ndarray) -> Estimate:
     return estimate(finite) if len(finite) else Estimate(*(np.array(np.nan),) * 3, 0)
 
 
+def changed(row: Row, times: float = 1.0, plus: float = 0.0, **fields: Any) -> Row:
+    """The row with its mean and interval changed, and other fields."""
+    parts = {"mean": row.mean, "low": row.low, "high": row.high}
+    return msgspec.structs.replace(row, **{name: None if part is None else times * part + plus for name, part in parts.items()}, **fields)
+
+
+def minus(rows: list[Row], baseline: list[Row], x: str) -> list[Row]:
+    """The rows less the means of the baseline at the same x; intervals stay those of each row alone."""
+    base = {getattr(each, x): each.mean for each in baseline if each.mean is not None}
+    return [changed(each, plus=-base[getattr(each, x)]) for each in rows if getattr(each, x) in base]
+
+
 def select(rows: Iterable[Row], **where: Any) -> list[Row]:
-    """The rows whose fields have the given values; a list or tuple allows several."""
+    """The rows whose fields have the given values; a list or tuple allows several. `flags` is one flag, or "" for rows without any."""
     return [row for row in rows if all(_matches(getattr(row, name), value) for name, value in where.items())]
 
 
 def _matches(own: Any, wanted: Any) -> bool:
     allowed = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    if isinstance(own, tuple):
+        return any(one in own if one else not own for one in allowed)
     return any(np.isclose(own, one, rtol=1e-3) if isinstance(one, float) and own is not None else own == one for one in allowed)
 
 
@@ -149,7 +190,7 @@ def save(result: Result, folder: Path) -> Path:
         result.made_with = {key: made[key] for key in ("created", "command", "python", "packages", "devices")}
     parts = []
     for name, value in msgspec.structs.asdict(result).items():
-        if name in ("rows", "points", "plots"):
+        if name in ("rows", "points"):
             text = "[\n" + ",\n".join(msgspec.json.encode(each, enc_hook=_plain).decode() for each in value) + "\n]"
         else:
             text = msgspec.json.encode(_plain(value)).decode()

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpg.paper import verdict
 from fedpg.paper.method import FEDSVRPG_M, HEAVY_BALL
-from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, changed, exactly, line, row, select
 from fedpg.paper.task import Task, measure
 from fedpg.report.statistics import Estimate, estimate
 
@@ -47,7 +47,7 @@ def agreement(rows: list[Row]) -> Row:
 
 def run(tell: Tell, seeds: int, kappas: tuple[float, ...]) -> Result:
     """Runs the experiment."""
-    rows, points, plots = [], [], []
+    rows, points = [], []
     cells = [(method, kappa) for method in METHODS for kappa in kappas]
     for number, (method, kappa) in enumerate(cells):
         tell(f"{method.name}, kappa {kappa:g}", number / len(cells))
@@ -61,6 +61,18 @@ def run(tell: Tell, seeds: int, kappas: tuple[float, ...]) -> Result:
         mean, error = np.array([PUBLISHED[beta][KAPPAS.index(kappa)] for beta in BETAS]).T
         published = Estimate(mean, mean - 2 * error, mean + 2 * error, 100)  # the +- is that of about 100 seeds
         points += line("objective", published, "beta", BETAS, task=TASK.name, method="published", heterogeneity=kappa, round=TASK.rounds)
-        plots.append(Plot(title=f"kappa = {kappa:g}", quantity="objective", x="beta", where={"heterogeneity": kappa}))
     settings = {"task": dataclasses.asdict(TASK), "local_lr": LOCAL_LR}
-    return Result(rows=[agreement(rows), *rows], points=points, plots=plots, settings=settings)
+    return Result(rows=[agreement(rows), *rows], points=points, settings=settings)
+
+
+def figures(result: Result) -> list[Figure]:
+    """J at the largest kappa, and the distance of every cell from the published one."""
+    cells, most = select(result.rows, quantity="objective"), max(each.heterogeneity for each in result.points)
+    # Cells of one beta lie beside each other, by kappa.
+    places = [each.beta + 0.05 * (each.heterogeneity - 0.5) for each in cells]
+    distances = [changed(each, 1.0 / each.error, -each.published / each.error, quantity="distance", x=x)
+                 for each, x in zip(cells, places, strict=True)]  # fmt: skip
+    levels = Plot(title=f"kappa = {most:g}", quantity="objective", x="beta", where={"heterogeneity": most}, y_label="J after 6 rounds")
+    look = {"x": "x", "points": True, "x_label": "beta (kappa from left to right)", "guides": (-3.0, 0.0, 3.0)}
+    apart = Plot(title="every kappa", quantity="distance", y_label="J - published J, in its ±", **look)
+    return [Figure(plots=[levels, apart], rows=[*result.points, *cells, *distances], height=3.2)]

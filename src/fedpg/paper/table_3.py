@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpg.paper import presets, verdict
 from fedpg.paper.presets import SMALL, TASKS, TINY, Key, difference, final, preset
-from fedpg.paper.results import Result, Row, Tell, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, minus, row, select
 from fedpg.report.statistics import estimate
 from fedpg.runs.sweep import Curves
 
@@ -55,7 +55,7 @@ def judge(env: str, found: dict[Key, Curves], judged: bool) -> list[Row]:
 
 def run(tell: Tell, betas: tuple[float, ...], given: dict[str, dict[str, Any]], steps: float, processes: int, judged: bool) -> Result:
     """Runs the experiment; `steps` and `processes` are Walker's: environment steps per seed, and one beta in each process."""
-    rows, points, plots, notes = [], [], [], []
+    rows, points, notes = [], [], []
     for env, changes in given.items():
         if lacking := presets.missing(env):
             notes.append(f"left out: {lacking}")
@@ -68,5 +68,18 @@ def run(tell: Tell, betas: tuple[float, ...], given: dict[str, dict[str, Any]], 
                               tell=lambda share: tell(TASKS[env], done + 0.7 * share))  # noqa: B023  # fmt: skip
         rows += judge(env, found, judged)
         points, notes = points + presets.points(found, robot), notes + presets.failures(found)
-        plots.append(presets.plot(f"{TASKS[env]}, FedHAPG-M", robot, where={"task": TASKS[env]}, series=("beta",)))
-    return Result(rows=rows, points=points, plots=plots, notes=notes, settings={"a return counts at least": presets.FLOOR})
+    return Result(rows=rows, points=points, notes=notes, settings={"a return counts at least": presets.FLOOR})
+
+
+def figures(result: Result) -> list[Figure]:
+    """Final returns beside the published ones, and learning curves."""
+    tasks = list(dict.fromkeys(row.task for row in result.rows))
+    ends = [row for row in select(result.rows, quantity="final return") if not row.against]
+    order = tuple(f"{beta:g}" for beta in dict.fromkeys(row.beta for row in ends))
+    plots = [Plot(title=task, quantity="final return", where={"task": task}, names="beta", order=order, series=(), x_label="final return")
+             for task in tasks]  # fmt: skip
+    plots += [presets.plot(task, task != TASKS["cartpole"], where={"task": task}, series=("beta",),
+                           y_label="return - that of beta 1" if task == TASKS["cartpole"] else "") for task in tasks]  # fmt: skip
+    poles = select(result.points, task=TASKS["cartpole"])
+    curves = minus(poles, select(poles, beta=1.0), "round") + [point for point in result.points if point not in poles]
+    return [Figure(plots=plots, rows=ends + curves, columns=len(tasks))]

@@ -1,21 +1,28 @@
 """Pictures, drawn with matplotlib (the extra `plot`)."""
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpg.errors import UserError
+from fedpg.report.style import DASHES, GREY, PALETTE, RC, WIDTH, Style, styles
+
+DPI, FEW = 200, 16
+"""Of PNG files; and lines of at most so many points have markers."""
 
 
 class Line(NamedTuple):
     """One line of a panel.
 
     Attributes:
-        label: what to call it.
+        label: what to call it; it decides the style (see `style.styles`). With a leading underscore it belongs to the line before it.
         x, y: where it goes, (T,) each.
-        low, high: its 95 % interval, (T,); None without.
-        style: matplotlib's: "-", "--", ":", "o" for points only, "o-" for both.
+        low, high: its 95 % interval, (T,); None without. It is an interval of x in a panel with names, of y elsewhere.
+        style: "" for the style of the label, "o" for points only, or matplotlib's "--".
+        marker: another marker than that of the label.
     """
 
     label: str
@@ -23,102 +30,188 @@ class Line(NamedTuple):
     y: Any
     low: Any = None
     high: Any = None
-    style: str = "-"
+    style: str = ""
+    marker: str = ""
 
 
 class Panel(NamedTuple):
-    """One set of axes; with `places`, names instead of numbers 0, 1, 2, ... along x, and intervals as bars."""
+    """One set of axes.
+
+    Attributes:
+        names: instead of numbers 0, 1, 2, ... along y, from the top; the values are then along x.
+        guides: values to mark with a dashed line; across y, or along x in a panel with names.
+        keys: texts and markers that the legend adds in grey.
+        x_scale, y_scale: linear, log, or "symlog 0.1", which is linear up to 0.1.
+    """
 
     title: str
     x_label: str
     y_label: str
     lines: list[Line]
-    x_log: bool = False
-    y_log: bool = False
-    places: Any = None
+    x_scale: str = "linear"
+    y_scale: str = "linear"
+    names: Sequence[str] = ()
+    guides: Sequence[float] = ()
+    keys: Sequence[tuple[str, str]] = ()
 
 
-def panels(drawn: list[Panel], path: Path, *, title: str, columns: int = 2) -> Path:
-    """Panels side by side, lines of the same label in the same colour everywhere. Returns where they were saved."""
+class Heat(NamedTuple):
+    """A table of numbers (rows, columns) as colours, with the numbers in it; white lines before the columns `groups`."""
+
+    title: str
+    values: np.ndarray
+    rows: Sequence[str]
+    columns: Sequence[str]
+    label: str = "return"
+    decimals: int = 0
+    groups: tuple[int, ...] = ()
+
+
+def panels(
+    drawn: Sequence[Panel | Heat], *paths: Path, title: str = "", columns: int = 2, height: float = 2.7, widths: Sequence[float] = ()
+) -> Path:
+    """Panels side by side with one legend for all of them, saved under every path, whose suffix is the format. Returns the first.
+
+    Args:
+        columns: of panels; if all panels of a figure have the same names, only the first of a row shows them.
+        height: of one row, in inches.
+        widths: of the columns, relative to each other.
+    """
     pyplot = _pyplot()
     columns = min(columns, len(drawn))
-    shape = -(-len(drawn) // columns), columns
-    figure, grid = pyplot.subplots(*shape, figsize=(5.6 * columns, 4.0 * shape[0]), layout="constrained", squeeze=False)
-    labels = list(dict.fromkeys(line.label for panel in drawn for line in panel.lines if not line.label.startswith("_")))
-    for axes, panel in zip(grid.flat, drawn, strict=False):
-        _draw_panel(axes, panel, labels)
-    for axes in grid.flat[len(drawn) :]:
-        axes.set_visible(False)
-    figure.suptitle(title)
-    return _saved(figure, path)
+    shape, named = (-(-len(drawn) // columns), columns), {tuple(panel.names) for panel in drawn if isinstance(panel, Panel)}
+    with pyplot.rc_context(RC):
+        figure, grid = pyplot.subplots(*shape, figsize=(WIDTH, height * shape[0] + 0.5), layout="constrained", squeeze=False,
+                                       sharey=columns > 1 and len(named) == 1 and named != {()}, width_ratios=widths or None)  # fmt: skip
+        looks = styles([line.label for panel in drawn if isinstance(panel, Panel) for line in panel.lines if line.label[:1] != "_"])
+        for axes, panel in zip(grid.flat, drawn, strict=False):
+            _draw_heat(axes, panel) if isinstance(panel, Heat) else _draw_panel(axes, panel, looks)
+        for axes in grid.flat[len(drawn) :]:
+            axes.set_visible(False)
+        if title:
+            figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+        _legend(figure, drawn, looks)
+        return _saved(figure, paths)
 
 
-def _draw_panel(axes: Any, panel: Panel, labels: list[str]) -> None:
-    """Draws a panel; `labels` fixes the colours."""
-    for line in panel.lines:
-        if line.label in labels:  # else it belongs to the line before it
-            color = f"C{labels.index(line.label) % 10}"
+def _draw_panel(axes: Any, panel: Panel, looks: dict[str, Style]) -> None:
+    look = Style(GREY, "o")
+    for at, line in enumerate(panel.lines):
+        look = looks.get(line.label, look)
+        thick = 1.0 + 0.6 * (1.0 - (at + 1) / len(panel.lines))  # a line below one that coincides with it stays visible
         x, y, low, high = (np.array(v, float) if v is not None else None for v in line[1:5])
-        axes.plot(x, y, line.style, label=line.label, color=color, linewidth=1.8, markersize=4)
-        if low is not None and panel.places:
-            axes.vlines(x, low, high, color=color, alpha=0.5, linewidth=3)
+        color, marker = PALETTE[look.colour], line.marker or (look.marker if line.style == "o" or len(x) <= FEW else "")
+        style = "none" if line.style == "o" else line.style or DASHES[look.dash]
+        if panel.names:
+            _draw_row(axes, x, y, low, high, color, marker)
+            continue
+        axes.plot(x, y, linestyle=style, marker="" if line.style not in ("", "o") else marker, color=color,
+                  linewidth=thick * RC["lines.linewidth"], markersize=thick * RC["lines.markersize"])  # fmt: skip
+        if low is not None and line.style == "o":
+            axes.vlines(x, low, high, color=color, linewidth=1.2)
         elif low is not None:
-            axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-    if panel.places:
-        axes.set_xticks(range(len(panel.places)), panel.places, rotation=60, ha="right", fontsize=7)
+            axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    if panel.x_log:
-        axes.set_xscale("log")
-        _plain_numbers(axes.xaxis)
-    if panel.y_log:
-        axes.set_yscale("log")
-        _plain_numbers(axes.yaxis)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    for which, scale in (("x", panel.x_scale), ("y", panel.y_scale)):
+        _scale(axes, which, scale)
+    for value in panel.guides:
+        (axes.axvline if panel.names else axes.axhline)(value, color="#444444", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    if panel.names:
+        if any(not np.isfinite(line.x).all() or (line.high is not None and not np.isfinite(line.high).all()) for line in panel.lines):
+            left, right = axes.get_xlim()
+            axes.set_xlim(left, right + 0.12 * (right - left))  # room for what never ends
+        axes.set_yticks(range(len(panel.names)), panel.names)
+        axes.set_ylim(len(panel.names) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+
+
+def _draw_row(axes: Any, x: Any, y: Any, low: Any, high: Any, color: str, marker: str) -> None:
+    """Points of a panel with names, and their intervals; what is infinite is an arrow at the right edge."""
+    finite = np.isfinite(x)
+    axes.plot(x[finite], y[finite], marker, color=color)
+    for place, end in zip(y[~finite], x[~finite], strict=True):
+        if end > 0:
+            axes.plot(0.985, place, ">", color=color, markerfacecolor="white", transform=axes.get_yaxis_transform(), clip_on=False)
+    if low is None:
+        return
+    for at, (left, right) in enumerate(zip(low, high, strict=True)):
+        if np.isfinite([left, right]).all():
+            axes.hlines(y[at], left, right, color=color, linewidth=1.6)
+        elif np.isfinite(left):
+            axes.annotate("", (0.985, y[at]), (left, y[at]), xycoords=axes.get_yaxis_transform(), textcoords="data",
+                          arrowprops={"arrowstyle": "->", "color": color, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0})  # fmt: skip
+
+
+def _scale(axes: Any, which: str, scale: str) -> None:
+    """Sets the scale of an axis, and labels that are few enough to be read: 1, 2, 5 within a decade, powers of ten beyond two."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    kind, _, linear = scale.partition(" ")
+    if kind == "linear":
+        return
+    axis, given = getattr(axes, f"{which}axis"), {"linthresh": float(linear)} if linear else {}
+    getattr(axes, f"set_{which}scale")(kind, **given)
+    if kind == "log":
+        low, high = np.log10(axis.get_view_interval())
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high - low < 2.0 else (1.0,), numticks=6 if high - low < 20.0 else 3))
+    else:
+        axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, at: f"{value:g}".replace("-", "\N{MINUS SIGN}")))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _legend(figure: Any, drawn: Sequence[Panel | Heat], looks: dict[str, Style]) -> None:
+    """One legend below all panels: the lines that no name on an axis explains."""
+    from matplotlib.lines import Line2D
+
+    handles: dict[str, Any] = {}
+    for panel in drawn:
+        if isinstance(panel, Heat):
+            continue
+        for line in panel.lines:
+            look = looks.get(line.label)
+            if look is not None and not line.marker and line.label not in (*panel.names, *handles):
+                color, dash = PALETTE[look.colour], "none" if panel.names or line.style == "o" else line.style or DASHES[look.dash]
+                marker = "" if line.style not in ("", "o") else look.marker
+                handles[line.label] = Line2D([], [], color=color, marker=marker, linestyle=dash)
+        for text, marker in panel.keys:
+            handles[text] = Line2D([], [], color=PALETTE[GREY], marker=marker, linestyle="none")
+    if len(handles) > 1:
+        ncols = next(n for n in (7, 6, 5, 4, 3, 2) if _wide(list(handles), n) < 125 or n == 2)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=ncols)
+
+
+def _wide(labels: list[str], columns: int) -> int:
+    """Letters that a legend of so many columns takes; it is filled column by column."""
+    rows = -(-len(labels) // columns)
+    return sum(max(map(len, labels[at : at + rows])) + 7 for at in range(0, len(labels), rows))
 
 
 def heat_map(values: np.ndarray, rows: list[str], columns: list[str], path: Path, *, title: str) -> Path:
-    """A table of numbers as colours, with the numbers in it. Returns where it was saved."""
-    figure, axes = _pyplot().subplots(figsize=(2.4 + 0.62 * len(columns), 1.5 + 0.34 * len(rows)), layout="constrained")
-    _draw_heat_map(figure, axes, values, rows, columns, title, ())
-    return _saved(figure, path)
+    """One `Heat`. Returns where it was saved."""
+    return panels([Heat(title, values, rows, columns)], path, columns=1, height=0.9 + 0.26 * len(rows))
 
 
-def beside_heat_map(
-    panel: Panel, values: np.ndarray, rows: list[str], columns: list[str], path: Path, *, title: str, groups: tuple[int, ...] = ()
-) -> Path:
-    """A panel and a heat map side by side; white lines before the columns `groups`. Returns where they were saved."""
-    size = (6.5 + 0.5 * len(columns), max(4.2, 1.8 + 0.3 * len(rows)))
-    figure, (left, right) = _pyplot().subplots(1, 2, figsize=size, layout="constrained", width_ratios=(4.0, 0.5 * len(columns)))
-    _draw_panel(left, panel, [line.label for line in panel.lines])
-    _draw_heat_map(figure, right, values, rows, columns, title, groups)
-    return _saved(figure, path)
+def beside_heat_map(panel: Panel, heat: Heat, path: Path) -> Path:
+    """A panel and a heat map side by side. Returns where they were saved."""
+    return panels([panel, heat], path, height=max(3.4, 1.4 + 0.24 * len(heat.rows)), widths=(3.0, 0.4 * len(heat.columns)))
 
 
-def _draw_heat_map(
-    figure: Any, axes: Any, values: np.ndarray, rows: list[str], columns: list[str], title: str, groups: tuple[int, ...]
-) -> None:
-    shown = axes.imshow(values, cmap="cividis", aspect="auto")  # colour-blind people see the same order
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2.0
-    for (r, c), value in np.ndenumerate(values):
-        axes.text(c, r, f"{value:.0f}", ha="center", va="center", fontsize=7, color="black" if value > middle else "white")
-    for place in groups:
+def _draw_heat(axes: Any, heat: Heat) -> None:
+    shown = axes.imshow(heat.values, cmap="cividis", aspect="auto")  # colour-blind people see the same order
+    middle = (np.nanmin(heat.values) + np.nanmax(heat.values)) / 2.0
+    for (r, c), value in np.ndenumerate(heat.values):
+        color = "black" if value > middle else "white"
+        axes.text(c, r, f"{value:.{heat.decimals}f}", ha="center", va="center", fontsize=8, color=color)
+    for place in heat.groups:
         axes.axvline(place - 0.5, color="white", linewidth=3)
-    axes.set_xticks(range(len(columns)), columns, rotation=50, ha="right", fontsize=8)
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.set_title(title, fontsize=10)
-    figure.colorbar(shown, ax=axes, label="return")
-
-
-def _plain_numbers(axis: Any) -> None:
-    """Labels of a logarithmic axis, few enough to be read: 1, 2, 5 within a decade, powers of ten beyond two."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = np.log10(axis.get_view_interval())
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high - low < 2.0 else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, at: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axes.set_xticks(range(len(heat.columns)), heat.columns, rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(heat.rows)), heat.rows)
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set_title(heat.title)
+    axes.figure.colorbar(shown, ax=axes, label=heat.label, pad=0.01)
 
 
 def _pyplot() -> Any:
@@ -133,8 +226,18 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _saved(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+def _saved(figure: Any, paths: Sequence[Path]) -> Path:
+    """Saves a figure; PNG files with a palette, which are a third of the size."""
+    from PIL import Image
+
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # once is enough for all files
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".png":
+            figure.savefig(whole := io.BytesIO(), dpi=DPI, format="png")
+            Image.open(whole).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+        else:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     _pyplot().close(figure)
-    return path
+    return paths[0]

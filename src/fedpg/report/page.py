@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpg.report.statistics import estimate, interquartile_mean, probability_of_improvement, stratified
+from fedpg.report.style import DASHES, PALETTE, styles
 
 CURVES = ("return", "return_worst", "objective", "train_return", "grad_norm_sq", "drift_sq", "ess")
 """What is drawn over the rounds, where it is known."""
@@ -60,7 +61,7 @@ def write(runs: list[RunData], path: Path, *, title: str, about: str, matrices: 
     data = {
         "title": title,
         "about": about,
-        "runs": [_run(run) for run in runs],
+        "runs": [_run(run) | look for run, look in zip(runs, looks(runs), strict=True)],
         "improvement": improvement([final(run.rows, "return") for run in runs]),
         "environments": _environments(runs),
         "matrix": {"note": note, "parts": [{"title": m.title, "rows": _short(m.rows), "columns": m.columns} for m in matrices]},
@@ -78,6 +79,18 @@ def write(runs: list[RunData], path: Path, *, title: str, about: str, matrices: 
 def final(rows: list[dict[str, Any]], name: str) -> np.ndarray:
     """One number per seed of the last evaluation; seeds that failed are left out."""
     return np.array([value for value in rows[-1][f"{name}_per_seed"] if value is not None], float)
+
+
+def looks(runs: list[RunData]) -> list[dict[str, int]]:
+    """Colour and dash of each run: those of its method, unless that would not tell the runs apart."""
+    methods = [str(run.config["algorithm"]) for run in runs]
+    found = [
+        (style.colour, style.dash)
+        for style in styles([f"{method}, {run.name}" for method, run in zip(methods, runs, strict=True)]).values()
+    ]
+    if len(runs) > len(set(methods)) == 1 or len(set(found)) < len(runs):
+        found = [(i % len(PALETTE), i // len(PALETTE) % len(DASHES)) for i in range(len(runs))]
+    return [{"colour": colour, "dash": dash} for colour, dash in found]
 
 
 def _run(run: RunData) -> dict[str, Any]:

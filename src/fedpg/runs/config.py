@@ -89,7 +89,7 @@ class Config:
     learner: str = "reinforce"
     """How an agent turns a batch into a direction: reinforce (the paper), or actor-critic (PPO: critic, clipping, Adam)."""
     learner_option: Options = dataclasses.field(default_factory=dict)
-    """Options of the learner, as in docs/learners.md: epochs=10 minibatch=64 clip=0.2 of the actor-critic, time_discount=false of
+    """Options of the learner, as in docs/reference/learners.md: epochs=10 minibatch=64 clip=0.2 of the actor-critic, time_discount=false of
     reinforce (drops the factor gamma^t of every term)."""
     rollout_steps: Annotated[Count | None, left_out("INT")] = None
     """Steps of every environment per local step, only with the actor-critic: the next local step goes on where they stopped."""
@@ -118,7 +118,7 @@ class Config:
     """Momentum, in (0, 1]; 1 is no momentum. Only for calm, fedsvrpg-m, fedhapg-m, heavy-ball,
     mfpo, fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
-    """Options of this algorithm only, as on its page in docs/algorithms: server_rate=0.7."""
+    """Options of this algorithm only, as on its page in docs/reference/algorithms: server_rate=0.7."""
     local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
     """eta, the step-size of a local step."""
     global_lr: Annotated[Positive | None, left_out("FLOAT", "eta K")] = None

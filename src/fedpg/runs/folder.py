@@ -130,12 +130,41 @@ def append_line(path: Path, row: dict[str, Any]) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a file of JSON lines; a line cut off by a crash is left out. Empty if there is no file."""
-    rows = []
-    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-        for line in path.read_text().splitlines():
-            rows.append(json.loads(line))
+    """The lines of a file of JSON lines; a last line cut off by a crash is left out. Empty if there is no file.
+
+    Raises:
+        UserError: if another line is damaged.
+    """
+    rows, lines = [], path.read_bytes().splitlines() if path.exists() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line, parse_constant=_refuse)
+            if not isinstance(row, dict):
+                raise ValueError("not an object")
+        except (ValueError, RecursionError):
+            if number == len(lines):
+                break
+            raise UserError(f"line {number} of {path} is damaged: restore the file from a copy, or delete the line") from None
+        rows.append(row)
     return rows
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The content of manifest.json.
+
+    Raises:
+        UserError: if it is missing or damaged.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    require(isinstance(found, dict), f"{path} is missing or damaged: restore it from a copy, or write {{}} into it")
+    return found
 
 
 def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:

@@ -1,13 +1,17 @@
 """One line of metrics.jsonl from what an engine measured."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from fedpg.communication import Communication
+from fedpg.errors import UserError, require
 from fedpg.rounds import HEALTHY, Scores, SeedState
 from fedpg.runs.config import Config
+from fedpg.runs.folder import read_lines
 from fedpg.theory import privacy
 
 
@@ -22,6 +26,39 @@ class Costs(NamedTuple):
         """The costs with what `state` counted since the last evaluation."""
         usage = state.info.usage
         return Costs(self.env_steps + usage.env_steps, self.trajectories + usage.trajectories, self.refused + state.refused.sum(1))
+
+
+class Row(msgspec.Struct):
+    """What every line has, and what reports and trackers rely on."""
+
+    round: Annotated[int, msgspec.Meta(ge=0)]
+    env_steps: float
+    trajectories: float
+    floats_up: float
+    floats_down: float
+    refused_messages: int
+    failed_seeds: dict[str, int]
+    weight_mean: float | None
+    weight_max: float | None
+    return_per_seed: list[float | None]
+    return_worst_per_seed: list[float | None]
+    return_per_agent: list[float | None]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl.
+
+    Raises:
+        UserError: if a line is damaged, or of something else.
+    """
+    rows = read_lines(path)
+    try:
+        checked = msgspec.convert(rows, list[Row])
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path} is damaged, or not of this version of fedpg: {error}") from None
+    sizes = {(len(row.return_per_seed), len(row.return_worst_per_seed), len(row.return_per_agent)) for row in checked}
+    require(len(sizes) <= 1, f"{path} is damaged: its lines have different numbers of seeds or agents")
+    return rows
 
 
 def make_row(

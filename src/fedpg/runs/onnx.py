@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedpg.errors import UserError, require
-from fedpg.runs.policy import FURTHEST, PER_STATE, TABLES, TrainedPolicy, bounds
+from fedpg.runs.policy import FURTHEST, TABLES, TrainedPolicy, bounds
+from fedpg.runs.policy_spec import PER_STATE
 
 OPSET = 17
 

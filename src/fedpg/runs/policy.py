@@ -18,85 +18,14 @@ import numpy as np
 from fedpg.errors import UserError, require
 from fedpg.runs import checkpoint
 from fedpg.runs.folder import write_atomically
+from fedpg.runs.policy_spec import FORMAT, PER_STATE, TABLES, SpaceSpec, Spec, require_sound
 
-FORMAT = "fedpg-policy-1"
 FILE = "policy.safetensors"
 SPEC = "policy.json"
 FURTHEST = 10.0
 """As in `fedpg.policies.scaled`: scaled observations are clipped to +- this."""
-TABLES = {"softmax": "logits", "direct": "probabilities"}
-"""Policies that are a table, and the name of the table."""
-PER_STATE = ("gaussian-state", "tanh-gaussian")
-"""Policies with a deviation that depends on the state: the second half of their outputs, see `fedpg.policies.mlp`."""
 FIRST_LOG_STD, LOG_STD_RANGE = -0.5, (-5.0, 2.0)
-"""Their log deviation: the output is added to the first and clipped to the second."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SpaceSpec:
-    """A space as the environment has it.
-
-    Attributes:
-        kind: discrete (`n` whole numbers from `start`) or box (arrays of `shape`).
-        low, high: bounds of every entry of a box, flat; None where there is no bound.
-        dtype: of the environment's numbers.
-    """
-
-    kind: str
-    n: int = 0
-    start: int = 0
-    shape: tuple[int, ...] = ()
-    low: tuple[float | None, ...] = ()
-    high: tuple[float | None, ...] = ()
-    dtype: str = "float32"
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-    """What a policy file holds and where it came from.
-
-    Attributes:
-        policy: categorical, gaussian, gaussian-state, tanh-gaussian (networks), softmax, direct (tables), or the user's own function.
-        observation, action: the spaces, one for all agents or one for each; actions are clipped to `low` and `high`.
-        scaled_actions: whether the policy's -1 and 1 are the bounds of the action space.
-        axes: leading axes of every array: seed and agent, or none.
-        seeds: the numbers of the seeds along the first axis, or the only one.
-        agent: the only agent, if the policy is one agent's own; -1 if it is not.
-        personal: whether every agent has its own policy.
-        scaled: whether observations are scaled first; observation.mean and observation.deviation are then among the arrays.
-        round: rounds of training.
-        returns: of each seed at the last evaluation; None if it failed.
-        returns_per_agent: mean over seeds; None if withheld.
-        config: the complete configuration of the run.
-        made_with: versions of the packages.
-    """
-
-    policy: str
-    observation: tuple[SpaceSpec, ...]
-    action: tuple[SpaceSpec, ...]
-    scaled_actions: bool
-    axes: tuple[str, ...]
-    seeds: tuple[int, ...]
-    personal: bool
-    scaled: bool
-    round: int
-    returns: tuple[float | None, ...]
-    returns_per_agent: tuple[float | None, ...]
-    config: dict[str, Any]
-    made_with: dict[str, str | None]
-    agent: int = -1
-    format: str = FORMAT
-
-    @property
-    def agents(self) -> int:
-        """N of the run."""
-        return int(self.config["agents"])
-
-    @property
-    def best_seed(self) -> int:
-        """The seed with the highest return at the last evaluation; the first if none is known."""
-        known = [(-math.inf if value is None else value) for value in self.returns]
-        return self.seeds[int(np.argmax(known))]
+"""As in `fedpg.policies.mlp`: a log deviation that depends on the state is an output added to the first and clipped to the second."""
 
 
 class PolicyFile:
@@ -163,9 +92,11 @@ def read(path: Path | str) -> PolicyFile:
     arrays, about = checkpoint.read(found, "policy file", "it is cut short, changed, or no policy of fedpg; write it again")
     require(isinstance(about, dict) and about.get("format") == FORMAT, f"{found} is no policy of this version of fedpg: expected {FORMAT}")
     try:
-        return PolicyFile(found, msgspec.convert(about, Spec), arrays)
+        spec = msgspec.convert(about, Spec)
     except msgspec.ValidationError as error:
         raise UserError(f"the policy file {found} is damaged: {error}") from None
+    require_sound(found, spec, arrays)
+    return PolicyFile(found, spec, arrays)
 
 
 def write(folder: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> Path:
@@ -211,15 +142,14 @@ class TrainedPolicy:
             from fedpg.runs.policy_files import own_functions
 
             self._jax = own_functions(spec, params)
-        else:
-            _check(spec, params)
 
     def predict(self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
         """The action for one observation or a batch of them, and the state, as in Stable-Baselines3. Policies here have no state.
 
         Args:
             observation: one observation, or several along a leading axis.
-            state, episode_start: accepted and ignored.
+            state: returned as it is.
+            episode_start: ignored.
             deterministic: take the most likely action (the mean of a Gaussian) instead of sampling.
         """
         if not deterministic:
@@ -348,14 +278,3 @@ def _seed(key: Any) -> Any:
 
         key = jax.random.key_data(key)
     return np.asarray(key).astype(np.uint64).tolist()
-
-
-def _check(spec: Spec, params: dict[str, np.ndarray]) -> None:
-    """Refuses arrays that do not make the policy that the spec describes."""
-    table = TABLES.get(spec.policy)
-    layers = sum(name.endswith(".matrix") for name in params)
-    expected = {table} if table else {f"layers.{i}.{part}" for i in range(layers) for part in ("matrix", "bias")}
-    expected |= {"log_std"} if spec.policy == "gaussian" else set()
-    expected |= {"observation.mean", "observation.deviation"} if spec.scaled else set()
-    known = table is not None or (spec.policy in ("categorical", "gaussian", *PER_STATE) and layers > 0)
-    require(known and set(params) == expected, f"the arrays of this file do not make a {spec.policy} policy: it is damaged or foreign")

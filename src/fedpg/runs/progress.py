@@ -1,6 +1,7 @@
 """What is shown while a run goes on."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,25 +42,34 @@ class Bar(Progress):
     def __init__(self, console: Console, label: str | None = None) -> None:
         self._console, self._label = console, label
         self._shown: set[tuple[int, str]] = set()
+        self._compiling = False
 
     @contextlib.contextmanager
     def running(self, config: Config, round: int) -> Iterator[None]:
         columns = ("[progress.description]{task.description}", rich.progress.BarColumn(), rich.progress.MofNCompleteColumn())
-        columns += ("rounds", "{task.fields[result]}", rich.progress.TimeRemainingColumn())
+        columns += ("rounds", "{task.fields[result]}", rich.progress.TimeElapsedColumn(), rich.progress.TimeRemainingColumn())
         label = self._label or f"{config.algorithm} on {config.env}"
         with rich.progress.Progress(*columns, console=self._console, disable=not self._console.is_terminal) as self._bar:
-            self._task = self._bar.add_task(label, total=config.rounds, completed=round, result="return -")
+            self._task = self._bar.add_task(label, total=config.rounds, completed=round, result="compiling")
+            self._compiling, self._result, self._began = True, "return -", time.monotonic()
+            if not self._console.is_terminal:
+                self._print(f"{label}: compiling")
             yield
 
     def advanced(self, round: int) -> None:
-        self._bar.update(self._task, completed=round)
+        if self._compiling:
+            self._compiling = False
+            if not self._console.is_terminal:
+                self._print(f"compiled, first rounds done after {time.monotonic() - self._began:.1f} s")
+        self._bar.update(self._task, completed=round, result=self._result)
 
     def evaluated(self, row: dict[str, Any]) -> None:
         result = "return -"
         if row["return"] is not None:
             failed = f", {len(row['failed_seeds'])} failed" if row["failed_seeds"] else ""
             result = f"return {row['return']:.1f}, worst agent {row['return_worst']:.1f}{failed}"
-        self._bar.update(self._task, result=result)
+        self._result = result
+        self._bar.update(self._task, result=f"compiling, {result}" if self._compiling else result)
         if not self._console.is_terminal:
             label = f"{self._label}, " if self._label else ""
             self._print(f"{label}round {row['round']}: {result}, {row['env_steps']:.3g} env steps")

@@ -2,11 +2,11 @@
 
 import contextlib
 import datetime
-import json
 import re
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,21 +14,23 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpg import named_arrays
+from fedpg import cache, named_arrays
 from fedpg.errors import UserError, choose, one_line, require
 from fedpg.rounds import HEALTHY, SeedState
-from fedpg.runs import checkpoint, policy_files
+from fedpg.runs import checkpoint, metrics, policy_files
 from fedpg.runs import config as configs
 from fedpg.runs.config import FIELDS, Config, flag
-from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, write_atomically, write_json
+from fedpg.runs.folder import RunFolder, append_line, keep_lines, manifest, read_manifest, write_atomically, write_json
 from fedpg.runs.metrics import Costs, make_row
 from fedpg.runs.progress import Progress
 from fedpg.runs.setup import build, resolve
 from fedpg.runs.trackers import TRACKING, sending
 from fedpg.simulate import Simulator, State
 
-OUTSIDE = ("resuming", "greeting")
-"""When events of a federation happen that belong to no round: they stay when rounds are repeated."""
+MEMBERSHIP = "membership"
+"""What events of a federation are about in which an agent joins it, or leaves it for good."""
+OUTSIDE = ("resuming", "greeting", MEMBERSHIP)
+"""When events of a federation happen that are true whatever rounds are repeated: they stay."""
 PACE = 1.0
 """Seconds that one call into the engine should take, so that the bar moves and Ctrl-C is handled."""
 
@@ -63,6 +65,8 @@ def train(
         make_engine: makes the engine of a complete configuration: a `Simulator`, or an object with its methods (`fedpg.flower`).
         settings: fields of `Config` that win over `config`.
     """
+    if (problem := cache.turn_on()) is not None:
+        warnings.warn(problem, stacklevel=2)
     for name in settings:
         choose("setting", name, FIELDS)
     given = {name: value for name, value in vars(config or Config()).items() if value != getattr(Config(), name)} | settings
@@ -255,11 +259,12 @@ class _Loop:
         self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
+        metrics.read(self.folder.metrics)  # refuses a foreign file before anything is dropped from it
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
         last = {"training": self.round - 1, "evaluation": self.evaluated}
         events = keep_lines(self.folder.events, lambda event: event["round"] <= last.get(event["during"], self.round))
         self.events = sum(event["during"] != TRACKING for event in events)
-        made_with = json.loads(self.folder.manifest.read_text())
+        made_with = read_manifest(self.folder.manifest)
         made_with.setdefault("resumed", []).append(manifest() | {"round": self.round})
         write_json(self.folder.manifest, made_with)
         return True

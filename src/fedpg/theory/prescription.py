@@ -9,7 +9,7 @@ from fedpg.theory.constants import Constants, complete
 
 COMMON_ERRATA = ("discount-name", "first-steps-condition", "drift-conditions", "off-policy-variance")
 ERRATA = {"fedsvrpg-m": COMMON_ERRATA, "fedhapg-m": (*COMMON_ERRATA, "L4-reward")}
-"""The errors of the paper whose correction changes the numbers of an algorithm; docs/theory.md describes all that were found."""
+"""The errors of the paper whose correction changes the numbers of an algorithm; docs/explanation/theory.md describes all."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ ORDER = ("robust", "attack", "observation_scaling", "private", "compressed")
 
 
 def chain(algorithm: Algorithm, *wrappers: Wrapper) -> Algorithm:
-    """`algorithm` inside the wrappers, the first innermost; the order is checked and explained in `fedpg.algorithms.wrappers`.
+    """Wraps an algorithm; the first wrapper is the innermost.
+
+    Args:
+        algorithm: what is wrapped.
+        wrappers: in the order robust, attack, observation_scaling, private, compressed, each at most once. The order is checked;
+            `fedpg.algorithms.wrappers` explains it.
 
     >>> chain(None, private(clip=1.0), robust("median"))
     Traceback (most recent call last):

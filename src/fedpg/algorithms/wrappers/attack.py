@@ -77,9 +77,14 @@ def attacker_count(share: float, agents: int) -> int:
 
 
 def with_dishonest_agents(federation: Federation, name: str, attackers: int) -> Federation:
-    """The federation with its agents marked, the first `attackers` as dishonest, if `name` is an attack on trajectories; else itself.
+    """Marks the first agents of a federation as dishonest, for attacks on trajectories.
 
-    The problem must be made with `policy_gradient(..., dishonest=True)`.
+    The problem must be made with `policy_gradient(..., dishonest=True)`. With another attack the federation is returned as it is.
+
+    Args:
+        federation: what the agents act in.
+        name: of the attack.
+        attackers: how many agents attack.
     """
     if name not in dishonest.ATTACKS:
         return federation
