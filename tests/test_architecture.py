@@ -19,7 +19,7 @@ UPPER_TIERS = {"flower", "paper"}
 """Nothing but the verbs in `cli` may import these from outside, and they do not import each other."""
 HEAVY = {
     "matplotlib": ["report/figures.py"],
-    "gymnasium": ["envs/gym.py", "cli/bench.py"],
+    "gymnasium": ["envs/gym.py", "cli/bench.py", "paper/sb3.py"],
     "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "envs/mujoco/draw.py", "cli/bench.py"],
     "onnx": ["runs/onnx.py"],
     "imageio": ["report/video.py"],
@@ -33,7 +33,8 @@ HEAVY = {
     "tensorboard": ["runs/tensorboard.py"],
     "wandb": ["runs/wandb.py"],
     "mlflow": ["runs/mlflow.py"],
-    "torch": [],
+    "torch": ["paper/sb3.py"],
+    "stable_baselines3": ["paper/sb3.py"],
 }
 """Extras, and the only files that may import them."""
 FILES = sorted(SOURCE.rglob("*.py"))

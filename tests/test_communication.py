@@ -19,7 +19,9 @@ def test_numbers_by_hand(name, up, down, start):
     small = SMALL["random-mdp"]()
     found = measure(small.problem, make(name, small.problem), small.agents(jax.random.key(0), 0))
     unit = 3 * 25
-    assert found == (start * unit, (down if start else 0) * unit, up * unit, down * unit, 0, bool(start), 1)
+    expected = (start * unit, (down if start else 0) * unit, up * unit, down * unit, 0, bool(start), 1)
+    assert found[:7] == expected
+    assert found.in_bytes == (*(4 * number for number in expected[:5]), bool(start), 1, None)  # float32
     sent_up, sent_down = found.total(10, np.array([5, 7]))
     assert sent_up.tolist() == [(start + 10 * up) * unit] * 2
     assert sent_down.tolist() == [(10 * down + (down if start else 0)) * unit] * 2
@@ -31,3 +33,4 @@ def test_pooled_sends_trajectories():
     sent_up, sent_down = found.total(10, np.array([100]))
     assert sent_up.tolist() == [300]  # state, action and reward of every step
     assert sent_down.tolist() == [0]
+    assert found.in_bytes.total(10, np.array([100]))[0].tolist() == [1200]

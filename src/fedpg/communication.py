@@ -1,4 +1,4 @@
-"""How many numbers an algorithm sends, counted from the types of what crosses the wire."""
+"""How many numbers and bytes an algorithm sends, counted from the types of what crosses the wire."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ class Communication(NamedTuple):
         round_up, round_down: in every round.
         step_up: for every environment step; not 0 only where trajectories themselves travel (pooled).
         start_messages, round_messages: messages that one agent sends in the warm-up, and in every round in which it takes part.
+        in_bytes: the same in bytes, without the headers of packets; None in that one itself.
     """
 
     start_up: int
@@ -31,6 +32,7 @@ class Communication(NamedTuple):
     step_up: int
     start_messages: int = 0
     round_messages: int = 0
+    in_bytes: Any = None
 
     def messages(self, rounds: int) -> int:
         """The most messages that an agent has sent after so many rounds."""
@@ -61,7 +63,8 @@ def measure(
     """
     select = selector(participation, problem, algorithm, agents, shapes_of)
     if algorithm.pooled:
-        return Communication(0, 0, 0, 0, _step_size(problem))
+        step = _step_size(problem)
+        return Communication(0, 0, 0, 0, step, in_bytes=Communication(0, 0, 0, 0, step * jnp.zeros(()).dtype.itemsize))
 
     def one_of_each(key: jax.Array, agents: Any) -> dict[str, Any]:
         agent = trees.take(agents, 0)
@@ -80,18 +83,22 @@ def measure(
         up.append(algorithm.local_update(key, server.shared, agent_state, agent)[0])
         return {"shared": shared, "params": params, "first": first, "report": report, "up": up, "down": down}
 
-    size = {name: trees.size(tree) for name, tree in shapes_of(one_of_each, jax.random.key(0), agents).items()}
-    count = trees.leading_axis(agents)
+    sent, count = shapes_of(one_of_each, jax.random.key(0), agents), trees.leading_axis(agents)
     chosen, asked = (count, 0) if select is None else (select.participants, select.reporting)
-    return Communication(
-        start_up=count * size["first"],
-        start_down=count * len(algorithm.warmup) * size["shared"],
-        round_up=chosen * size["up"] + asked * size["report"],
-        round_down=chosen * size["down"] + max(asked - chosen, 0) * size["params"],
-        step_up=0,
-        start_messages=len(algorithm.warmup),
-        round_messages=len(algorithm.prelude) + 1,
-    )
+
+    def counted(size_of: Callable[[Any], int]) -> Communication:
+        size = {name: size_of(tree) for name, tree in sent.items()}
+        return Communication(
+            start_up=count * size["first"],
+            start_down=count * len(algorithm.warmup) * size["shared"],
+            round_up=chosen * size["up"] + asked * size["report"],
+            round_down=chosen * size["down"] + max(asked - chosen, 0) * size["params"],
+            step_up=0,
+            start_messages=len(algorithm.warmup),
+            round_messages=len(algorithm.prelude) + 1,
+        )
+
+    return counted(trees.size)._replace(in_bytes=counted(trees.nbytes))
 
 
 def _step_size(problem: Problem) -> int:

@@ -105,6 +105,7 @@ def policy_gradient(
     watch_observations: bool = False,
     dishonest: bool = False,
     count_visits: bool = True,
+    time_discount: bool = True,
 ) -> Problem:
     """The reinforcement-learning problem of the paper, with its practical options.
 
@@ -125,13 +126,16 @@ def policy_gradient(
         watch_observations: report the moments of the observations with the usage of a sample.
         dishonest: agents may misreport their trajectories, see `fedpg.attack`; evaluations use their true environments.
         count_visits: keep visit counts instead of trajectories where they suffice.
+        time_discount: the factor gamma^t of the term of step t (the paper). Without it late steps count as much as early ones.
     """
     require(horizon >= 1 and batch_size >= 1, "horizon and batch must be at least 1")
     require(0.0 < discount <= 1.0, f"discount must be in (0, 1], not {discount}")
     require(weight_cap > 1.0, f"weight-cap must be above 1, not {weight_cap}: every weight is 1 on its own policy")
     choose("weights", importance, KINDS)
     require(importance != "self-normalised" or batch_size > 1, "self-normalised weights need a batch of at least 2: with 1 they are all 1")
-    choices = Choices(horizon, discount, batch_size, baseline, normalise_advantages, importance, weight_cap, watch_observations)
+    choices = Choices(
+        horizon, discount, batch_size, baseline, normalise_advantages, importance, weight_cap, watch_observations, time_discount
+    )
     counted = count_visits and not dishonest and tabular.applies(environment, policy, choices)
     if counted:
         estimator = tabular.estimator(environment, policy, choices)

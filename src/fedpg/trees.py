@@ -52,6 +52,11 @@ def size(tree: Tree) -> int:
     return sum(int(x.size) for x in jax.tree.leaves(tree))
 
 
+def nbytes(tree: Tree) -> int:
+    """Bytes of all leaves; also works on shapes from `jax.eval_shape`."""
+    return sum(int(x.size) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
 def broadcast(tree: Tree, n: int) -> Tree:
     """Adds a leading axis of length n to every leaf by repetition."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), tree)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedpg.envs.tabular import environment
-from fedpg.gradients import baselines, gpomdp
-from fedpg.gradients.batch import Batch, gradient, normalise_advantages
+from fedpg.gradients import gpomdp
+from fedpg.gradients.batch import Batch, gradient, normalise_advantages, weighted_gradient
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies import softmax
 
@@ -30,6 +30,26 @@ SKEWED = {"logits": jnp.asarray(np.log([[0.75, 0.25], [0.2, 0.8]]))}
 def of_one(params, tau, discount, baseline):
     """g of one trajectory."""
     return jax.grad(gpomdp.surrogate, 1)(POLICY, params, tau, gpomdp.coefficients(tau, jnp.asarray(baseline), discount))["logits"]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "mask", "expected"),
+    [
+        # R = (3 + 0.5*8, 8) = (7, 8), undiscounted by time: the second term doubles
+        ((0.0, 0.0), (1.0, 1.0), [[-3.5, 3.5], [4.0, -4.0]]),
+        # minus b_t = (1, 6)
+        ((1.0, 6.0), (1.0, 1.0), [[-3.0, 3.0], [1.0, -1.0]]),
+        ((1.0, 6.0), (1.0, 0.0), [[-1.0, 1.0], [0.0, 0.0]]),
+    ],
+)
+def test_without_the_factor_of_time_by_hand(baseline: tuple, mask: tuple, expected: list) -> None:
+    """g = sum_t (R_t - b_t) grad log pi, alone and with prefix weights, which are 1 where the policies are equal."""
+    batch = Batch(jax.tree.map(lambda x: x[None], two_steps(mask)), np.array([baseline]), np.ones(()))
+    found = gradient(POLICY, UNIFORM, batch, 0.5, time_discount=False)["logits"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    for kind in ("trajectory", "prefix"):
+        weighted, _ = weighted_gradient(POLICY, UNIFORM, UNIFORM, batch, 0.5, kind, time_discount=False)
+        np.testing.assert_allclose(weighted["logits"], expected, rtol=1e-5, atol=1e-6)
 
 
 TOGETHER = jax.jit(lambda params, batch, discount: gradient(POLICY, params, batch, discount)["logits"])
@@ -71,14 +91,14 @@ def test_returns_to_go(discount: float, from_zero: list, from_t: list) -> None:
     """Rewards 1, 2, 3: G_t is discounted from time 0, a baseline's target from time t."""
     reward = jnp.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(gpomdp.returns_to_go(reward, discount), from_zero, rtol=1e-6)
-    np.testing.assert_allclose(baselines.targets(reward, discount), from_t, rtol=1e-6)
+    np.testing.assert_allclose(gpomdp.targets(reward, discount), from_t, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("discount", "horizon"), [(0.5, 200), (0.9, 1200)])
 def test_targets_survive_long_horizons(discount: float, horizon: int) -> None:
     """gamma^t underflows in float32; the return-to-go of a reward of 1 a step is still (1 - gamma^(H-t)) / (1 - gamma)."""
     expected = (1.0 - discount ** np.arange(horizon, 0, -1.0)) / (1.0 - discount)
-    np.testing.assert_allclose(baselines.targets(jnp.ones(horizon), discount), expected, rtol=1e-3)
+    np.testing.assert_allclose(gpomdp.targets(jnp.ones(horizon), discount), expected, rtol=1e-3)
 
 
 def test_equal_advantages_normalise_to_nothing() -> None:

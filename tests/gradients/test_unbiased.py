@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedpg.envs.tabular import MDP, environment
-from fedpg.gradients import baselines, exact
+from fedpg.gradients import baselines, exact, gpomdp
 from fedpg.gradients.batch import gradient, weighted_gradient
 from fedpg.gradients.hvp import hessian_vector
 from fedpg.gradients.rollout import Trajectory
@@ -68,7 +68,7 @@ def baseline_values(name: str, tau: Trajectory) -> np.ndarray:
 
     @jax.jit
     def fit_and_predict(tau: Trajectory) -> jax.Array:
-        target = jax.vmap(baselines.targets, (0, None))(tau.reward, DISCOUNT)
+        target = jax.vmap(gpomdp.targets, (0, None))(tau.reward, DISCOUNT)
         return jax.vmap(fitted.predict, (None, 0))(fitted.update(fitted.init(), tau, target), tau)
 
     return np.asarray(fit_and_predict(tau))

@@ -13,11 +13,15 @@ from fedpg.runs.config import Config
 from fedpg.runs.setup import prepare, resolve
 
 ROOM = f"{Path(__file__).parents[2] / 'examples' / 'python_environment.py'}:make"
+CRITIC = {"env": ROOM, "env_option": {"insulation": [8.0, 20.0]}, "learner": "actor-critic", "rollout_steps": 6, "horizon": 10}
 CASES = {
     "categorical": {"env": "cartpole", "normalise_observations": "off", "horizon": 10},
     "categorical, scaled": {"env": "cartpole", "normalise_observations": "running", "horizon": 10},
     "gaussian": {"env": ROOM, "env_option": {"insulation": [8.0, 20.0]}, "normalise_observations": "off", "horizon": 10},
     "gaussian, scaled": {"env": ROOM, "env_option": {"insulation": [8.0, 20.0]}, "normalise_observations": "running", "horizon": 10},
+    "gaussian, with a shared critic": CRITIC | {"policy": "gaussian", "share": "critic", "normalise_observations": "off"},
+    "gaussian-state, with a critic": CRITIC | {"policy": "gaussian-state"},
+    "tanh-gaussian": {"env": ROOM, "env_option": {"insulation": [8.0, 20.0]}, "policy": "tanh-gaussian", "horizon": 10},
     "softmax": {"env": "random-mdp", "horizon": 10},
     "direct": {"env": "random-mdp", "policy": "direct", "horizon": 10},
     "network on states": {"env": "random-mdp", "policy": "categorical", "hidden": (8,), "horizon": 10},

@@ -27,7 +27,7 @@ from helpers.federations import make as make_algorithm
 from helpers.numpy_ppo import PPO
 from helpers.slide import TRACED, SlideHost, hosted, members, prepare, widths
 
-SETTINGS = Settings(epochs=3, minibatch=7, entropy=0.01, max_grad_norm=0.4, critic=(5,))
+SETTINGS = Settings(epochs=3, minibatch=7, value_clip=0.2, entropy=0.01, max_grad_norm=0.4, critic=(5,))
 SIZES = {"horizon": 9, "discount": 0.9, "rollout_steps": 8, "lanes": 2, "eval_episodes": 2}
 RATE = 0.05
 POLICY = with_critic(gaussian(TRACED, hidden=(4, 3)), TRACED, SETTINGS.critic)

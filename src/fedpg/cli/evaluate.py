@@ -26,6 +26,7 @@ class EvaluateOptions:
     Examples:
         fedpg evaluate runs/calm runs/local-only            several runs side by side
         fedpg evaluate runs/calm --agents 20                20 unseen agents of the same family
+        fedpg evaluate runs/heads --agents 20               with --personal heads: each of them fits its own last layer first
         fedpg evaluate runs/calm --env gym:CartPole-v1      another environment with the same shapes
         fedpg evaluate runs/local-only --matrix --out here  every agent's policy in every agent's environment
 
@@ -50,6 +51,8 @@ class EvaluateOptions:
     """Only this seed of the runs; left out, all seeds."""
     agent: int | None = None
     """Only the policy of this agent, where every agent has its own."""
+    fit: int = 10
+    """Batches with which an unseen agent fits its own last layer, for runs with --personal heads; 0: every trained policy as it is."""
     matrix: bool = False
     """Every policy in every environment: a table, and with --out a heat map."""
     json: bool = False
@@ -65,35 +68,43 @@ def main(argv: list[str]) -> int:
     for name in ("episodes", "agents", "horizon"):
         value = getattr(options, name)
         require(value is None or value >= 1, f"{name} must be at least 1, not {value}")
+    require(options.fit >= 0, f"fit must be 0 or more, not {options.fit}")
     require(options.heterogeneity is None or options.heterogeneity >= 0, f"heterogeneity must be 0 or more, not {options.heterogeneity}")
     from fedpg.machine import use_all_cores
 
     use_all_cores()
-    from fedpg.runs import evaluation
+    from fedpg.runs import evaluation, heads
 
     # Everything is read before anything is run: a mistake costs no time.
     trained = [evaluation.read(run, options.agent, options.seed) for run in options.runs]
     names = short_names(options.runs)
     drawn = {name: getattr(options, name) for name in ("env", "env_option", "agents", "heterogeneity")}
     given = {name: value for name, value in drawn.items() if value is not None}
-    scored, places = [], []
+    scored, places, fitted = [], [], []
     for name, one in zip(names, trained, strict=True):
         where = evaluation.place(one.spec, options.horizon, **given)
         if where.training and one.spec.personal and one.count == 1:
             where = where.of_agent(one.spec.agent)
+        steps = 0
+        if not where.training and options.fit and heads.has_heads(one):
+            one, where, steps = heads.fit(one, where, options.fit)
         places.append(where)
+        fitted.append(steps)
         for how in evaluation.modes(one):
             found = evaluation.evaluate(one, where, episodes=options.episodes, how=how, matrix=options.matrix)
             scored.append(found._replace(name=name))
     found = {
         "episodes": options.episodes,
         "where": [where.name for where in places],
+        "steps_to_fit_heads": fitted,
         "results": [as_json(one, options.matrix) for one in scored],
     }
     if options.json:
         print(json.dumps(found))
     else:
         show(scored, places, options)
+        for name, steps in zip(names, fitted, strict=True):
+            print(f"{name}: every agent fitted its own last layer in {steps:,} steps") if steps else None
     if options.out:
         for path in save(found, scored, Path(options.out), options.matrix):
             print(f"written: {path}") if not options.json else None

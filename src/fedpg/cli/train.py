@@ -28,6 +28,11 @@ class TrainOptions(Config):
     """Continue the run in --out, bit for bit; a larger --rounds makes it longer."""
 
 
+SHOWN = ("return", "return_worst", "return_deterministic", "return_deterministic_worst", "objective", "grad_norm_sq", "spread", "ess")
+SHOWN += ("env_steps", "floats_up", "floats_down", "bytes_up", "bytes_down")
+"""The numbers of the last evaluation that the table shows."""
+
+
 def main(argv: list[str]) -> int:
     """Trains; returns the exit code."""
     settings, options = parse_run(TrainOptions, argv, "fedpg train")
@@ -45,7 +50,7 @@ def main(argv: list[str]) -> int:
         return 130
     row = run.rows[-1]
     table = Table("mean over seeds", Column(justify="right"), title=f"round {row['round']}, {run.folder}", title_justify="left")
-    for name in ("return", "return_worst", "objective", "grad_norm_sq", "spread", "ess", "env_steps", "floats_up", "floats_down"):
+    for name in SHOWN:
         if row.get(name) is not None:
             table.add_row(name, f"{row[name]:,.4g}" if row[name] < 1e4 else f"{row[name]:,.0f}")
     returns = [value for value in row["return_per_seed"] if value is not None]

@@ -32,16 +32,6 @@ class Baseline(NamedTuple):
     update: Callable[[Any, Trajectory, jax.Array], Any]  # (state, trajectories with leading axis B, targets (B, H)) -> state
 
 
-def targets(reward: jax.Array, discount: float) -> jax.Array:
-    """The return-to-go that a baseline predicts: sum_{h>=t} gamma^(h-t) r_h, (H,).
-
-    Computed as a product with a triangular matrix: G_t / gamma^t underflows for long horizons, and a loop is slow on a GPU.
-    """
-    steps = jnp.arange(reward.shape[0])
-    later = steps[None, :] - steps[:, None]
-    return jnp.where(later >= 0, jnp.power(discount, jnp.maximum(later, 0)), 0.0) @ reward
-
-
 def _none() -> Baseline:
     return Baseline(lambda: (), lambda state, tau: jnp.zeros_like(tau.reward), lambda state, tau, target: state)
 

@@ -18,8 +18,7 @@ from fedpg import moments
 from fedpg.envs.base import Environment
 from fedpg.envs.host import HostEnvironment
 from fedpg.gradients import baselines, importance
-from fedpg.gradients.baselines import targets
-from fedpg.gradients.gpomdp import coefficients, surrogate
+from fedpg.gradients.gpomdp import coefficients, surrogate, targets
 from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory, log_probs, rollout
@@ -39,6 +38,7 @@ class Choices:
     importance: str = "trajectory"  # kind of importance weight, one of `importance.KINDS`
     weight_cap: float = 2.0  # upper bound of truncated importance weights
     watch_observations: bool = False  # report the moments of the observations with the usage of a sample
+    time_discount: bool = True  # the factor gamma^t of the term of step t
 
 
 class Usage(NamedTuple):
@@ -102,9 +102,10 @@ def normalise_advantages(batch: Batch, discount: float) -> Batch:
     return batch._replace(baseline=batch.baseline + mean, scale=1.0 / (jnp.sqrt(variance) + rounding + 1e-8))
 
 
-def batch_coefficients(batch: Batch, discount: float) -> jax.Array:
+def batch_coefficients(batch: Batch, discount: float, time_discount: bool = True) -> jax.Array:
     """c_t of every step, without `Batch.scale`, (B, H)."""
-    return jax.vmap(coefficients, (0, 0, None))(batch.trajectory, batch.baseline, discount)
+    each = functools.partial(coefficients, discount=discount, time_discount=time_discount)
+    return jax.vmap(each)(batch.trajectory, batch.baseline)
 
 
 def log_ratios(policy: Policy, params: Params, behaviour: Params, batch: Batch) -> jax.Array:
@@ -122,23 +123,30 @@ def _ascent(policy: Policy, params: Params, batch: Batch, coefficient: jax.Array
     return jax.grad(mean_surrogate)(params)
 
 
-def gradient(policy: Policy, params: Params, batch: Batch, discount: float) -> Params:
+def gradient(policy: Policy, params: Params, batch: Batch, discount: float, time_discount: bool = True) -> Params:
     """Mean of g(tau | params)."""
-    return _ascent(policy, params, batch, batch.scale * batch_coefficients(batch, discount))
+    return _ascent(policy, params, batch, batch.scale * batch_coefficients(batch, discount, time_discount))
 
 
 def weighted_gradient(
-    policy: Policy, params: Params, behaviour: Params, batch: Batch, discount: float, kind: str = "trajectory", cap: float = 2.0
+    policy: Policy,
+    params: Params,
+    behaviour: Params,
+    batch: Batch,
+    discount: float,
+    kind: str = "trajectory",
+    cap: float = 2.0,
+    time_discount: bool = True,
 ) -> tuple[Params, Weights]:
     """Mean of F(params; tau, behaviour), differentiable in params through the weight as well as through g."""
     ratios = log_ratios(policy, params, behaviour, batch)
     if kind in importance.PREFIX_KINDS:
         largest_log = jnp.log(cap) if kind == "truncated-prefix" else importance.LARGEST_LOG
-        each = jax.vmap(importance.prefix_coefficients, (0, 0, 0, None, None))
-        coefficient = each(batch.trajectory, ratios, batch.baseline, discount, largest_log)
+        each = functools.partial(importance.prefix_coefficients, discount=discount, largest_log=largest_log, time_discount=time_discount)
+        coefficient = jax.vmap(each)(batch.trajectory, ratios, batch.baseline)
     else:
         w = jnp.exp(importance.log_weights(ratios, kind, cap))
-        coefficient = w[:, None] * batch_coefficients(batch, discount)
+        coefficient = w[:, None] * batch_coefficients(batch, discount, time_discount)
     return _ascent(policy, params, batch, batch.scale * coefficient), importance.statistics(ratios)
 
 
@@ -166,9 +174,9 @@ def estimator(environment: Environment | HostEnvironment, policy: Policy, choice
     return Estimator(
         init_memory=fitted.init,
         sample=sample,
-        gradient=lambda batch, params: gradient(policy, params, batch, discount),
+        gradient=lambda batch, params: gradient(policy, params, batch, discount, choices.time_discount),
         weighted_gradient=lambda batch, params, behaviour: weighted_gradient(
-            policy, params, behaviour, batch, discount, choices.importance, choices.weight_cap
+            policy, params, behaviour, batch, discount, choices.importance, choices.weight_cap, choices.time_discount
         ),
         usage=usage,
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg.gradients.gpomdp import discounts, suffix_sums
+from fedpg.gradients.gpomdp import discounts, suffix_sums, targets
 from fedpg.gradients.rollout import Trajectory
 
 KINDS = ("trajectory", "prefix", "truncated", "truncated-prefix", "self-normalised")
@@ -46,10 +46,20 @@ def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
 
 
 def prefix_coefficients(
-    trajectory: Trajectory, log_ratio: jax.Array, baseline: jax.Array, discount: float, largest_log: float = LARGEST_LOG
+    trajectory: Trajectory,
+    log_ratio: jax.Array,
+    baseline: jax.Array,
+    discount: float,
+    largest_log: float = LARGEST_LOG,
+    time_discount: bool = True,
 ) -> jax.Array:
-    """The coefficients of grad log pi_th'(a_t|s_t) in F with prefix weights of at most e^largest_log, for one trajectory. Shape (H,)."""
+    """The coefficients of grad log pi_th'(a_t|s_t) in F with prefix weights of at most e^largest_log, for one trajectory. Shape (H,).
+
+    `time_discount` = False drops the factor gamma^t.
+    """
     prefix = jnp.exp(jnp.minimum(jnp.cumsum(log_ratio), largest_log)) * trajectory.mask
+    if not time_discount:
+        return targets(prefix * trajectory.reward, discount) - prefix * baseline
     weighted = prefix * discounts(discount, trajectory.reward.shape[0])
     return suffix_sums(weighted * trajectory.reward) - weighted * baseline
 

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 from fedpg.envs.base import Environment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.gradients import baselines, exact, importance
-from fedpg.gradients.baselines import Average, targets
+from fedpg.gradients.baselines import Average
 from fedpg.gradients.batch import Choices, Estimator, Usage
 from fedpg.gradients.exact import log_table
-from fedpg.gradients.gpomdp import discounts, returns_to_go
+from fedpg.gradients.gpomdp import discounts, returns_to_go, targets
 from fedpg.gradients.importance import Weights
 from fedpg.policies.base import Policy
 from fedpg.sampling import uniforms
@@ -48,7 +48,13 @@ class Visits(NamedTuple):
 def applies(environment: Any, policy: Policy, choices: Choices) -> bool:
     """Whether visit counts suffice and are faster: a small finite MDP, actions drawn by `pick`, nothing that depends on time."""
     needs_time = choices.importance in importance.PREFIX_KINDS or choices.normalise_advantages or choices.watch_observations
-    if needs_time or choices.baseline not in BASELINES or policy.draw is not uniforms or not is_tabular(environment):
+    if (
+        needs_time
+        or not choices.time_discount
+        or choices.baseline not in BASELINES
+        or policy.draw is not uniforms
+        or not is_tabular(environment)
+    ):
         return False
     states, actions = environment.observation_space.n, environment.action_space.n
     return states <= MOST_STATES and states * actions <= MOST_CELLS * choices.horizon * choices.batch_size

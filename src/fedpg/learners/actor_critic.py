@@ -49,7 +49,7 @@ class Settings:
     """Steps per minibatch; steps that are left over after a pass are not used in it."""
     clip: float = 0.2
     """How far the ratio of a policy to the old one counts."""
-    value_clip: float = 0.2
+    value_clip: float = 0.0
     """How far a value may move from its old one, in units of scaled rewards; 0 does not clip."""
     value_weight: float = 0.5
     """Weight of the value loss."""
@@ -65,6 +65,8 @@ class Settings:
     """Of the step-size over the rounds: linear (to 0) or constant."""
     scale_rewards: bool = True
     """Divide rewards by the standard deviation of the discounted return."""
+    log_std: float = 0.0
+    """Logarithm of the first standard deviation of the policy gaussian."""
     critic: tuple[int, ...] = (64, 64)
     """Sizes of the critic's hidden layers."""
 
@@ -77,6 +79,7 @@ def check(settings: Settings) -> Settings:
     require(settings.max_grad_norm > 0.0, f"max_grad_norm must be positive, not {settings.max_grad_norm}")
     for name in ("value_clip", "value_weight", "entropy", "target_kl"):
         require(0.0 <= getattr(settings, name) < math.inf, f"{name} must be 0 or more, not {getattr(settings, name)}")
+    require(-5.0 <= settings.log_std <= 2.0, f"log_std must be in [-5, 2], not {settings.log_std}")
     choose("schedule", settings.schedule, SCHEDULES)
     return settings
 

@@ -3,6 +3,7 @@
 direction = tilt(g(sample|params), params)
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,14 @@ from fedpg.trees import Params
 
 Tilt = Callable[[Params, Params], Params]
 """(step, params) -> what an algorithm makes of a small step at params. Steps and tilts are in units of the direction."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What REINFORCE does with a batch: `--learner-option NAME=VALUE`."""
+
+    time_discount: bool = True
+    """The factor gamma^t of the term of step t: true is the paper. Without it late steps count as much as early ones."""
 
 
 class Moved(NamedTuple):

@@ -23,6 +23,8 @@ FLOOR = {"cartpole": 0.0, "halfcheetah": -300.0, "walker2d": -50.0}
 """The least that an agent's return counts, about twice as bad as an untrained policy; a seed that failed counts this from then on."""
 SMALL = {"rounds": 8, "eval_every": 2, "seeds": 3, "batch": 4, "u0": 1, "eval_episodes": 8}
 """CartPole at smoke scale."""
+AUTHORS = {"horizon": 500, "batch": 8}
+"""The authors' horizon of HalfCheetah and Walker, and as many steps as the presets have."""
 TINY = {"eval_every": 1, "batch": 2, "local_steps": 2, "horizon": 50, "eval_episodes": 2, "normalise_observations": "off"}
 """A robot at smoke scale; observations that are not normalised save seconds of compilation."""
 EVALUATIONS = 3
@@ -44,6 +46,7 @@ def preset(env: str, algorithm: str, agents: int = 5, **given: Any) -> Config:
     """The resolved preset of a task with what is `given`; agents differ only in where they start."""
     # CartPole's heterogeneity would change these too; constants given as lists stay as they are.
     same = {"length": [0.5] * agents, "gravity": [9.8] * agents} if env == "cartpole" else {}
+    given = (AUTHORS if env in ("halfcheetah", "walker2d") else {}) | given
     return resolve(Config(env=env, algorithm=algorithm, agents=agents, env_option=same, **given))
 
 

@@ -25,6 +25,7 @@ def make(
     hidden: tuple[int, ...] | None = None,
     scaled: bool = False,
     critic: tuple[int, ...] | None = None,
+    log_std: float | None = None,
 ) -> Policy:
     """The policy called `name` for `environment`.
 
@@ -35,19 +36,22 @@ def make(
         hidden: sizes of the hidden layers of a network; None is the paper's.
         scaled: whether observations are scaled, see `fedpg.policies.scaled`.
         critic: sizes of the hidden layers of a critic, see `fedpg.policies.critic`; None is no critic.
+        log_std: where the deviation of `gaussian` starts; None is the paper's -0.5. Other policies have their own start.
 
     Raises:
         UserError: if there is no such policy, or it does not fit.
     """
     finite = isinstance(environment.observation_space, Discrete)
     require(not (scaled and finite), f"the observations of {environment.name} are indices of states, which cannot be scaled: use 'off'")
-    policy = _own(name, environment, hidden) if ":" in name else _built_in(name, environment, hidden)
+    policy = _own(name, environment, hidden) if ":" in name else _built_in(name, environment, hidden, log_std)
     if critic is not None:
         policy = with_critic(policy, environment, critic)
     return scale(policy, environment.observation_space.shape) if scaled else policy
 
 
-def _built_in(name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None) -> Policy:
+def _built_in(
+    name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None, log_std: float | None = None
+) -> Policy:
     finite = isinstance(environment.observation_space, Discrete)
     continuous = isinstance(environment.action_space, Box)
     if name == "auto":
@@ -56,11 +60,12 @@ def _built_in(name: str, environment: Environment | HostEnvironment, hidden: tup
     listed = f"policy {name!r} is a table over states, and those of {environment.name} cannot be listed: use 'auto'"
     require(finite or name not in TABLES, listed)
     require(continuous == (name in GAUSSIAN), f"policy {name!r} does not fit the actions of {environment.name}: use 'auto'")
+    given = {"log_std": log_std} if name == "gaussian" and log_std is not None else {}
     if hidden is None:
-        return (TABLES | NETWORKS)[name](environment)
+        return (TABLES | NETWORKS)[name](environment, **given)
     require(name in NETWORKS, f"policy {name!r} is a table and has no hidden layers: leave out --hidden")
     require(all(size >= 1 for size in hidden), f"hidden layers must have at least 1 unit each, not {hidden}")
-    return NETWORKS[name](environment, hidden)
+    return NETWORKS[name](environment, hidden, **given)
 
 
 def _own(name: str, environment: Environment | HostEnvironment, hidden: tuple[int, ...] | None) -> Policy:

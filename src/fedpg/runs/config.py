@@ -89,7 +89,8 @@ class Config:
     learner: str = "reinforce"
     """How an agent turns a batch into a direction: reinforce (the paper), or actor-critic (PPO: critic, clipping, Adam)."""
     learner_option: Options = dataclasses.field(default_factory=dict)
-    """Options of the actor-critic, as in docs/reference/learners.md: epochs=10 minibatch=64 clip=0.2."""
+    """Options of the learner, as in docs/reference/learners.md: epochs=10 minibatch=64 clip=0.2 of the actor-critic, time_discount=false of
+    reinforce (drops the factor gamma^t of every term)."""
     rollout_steps: Annotated[Count | None, left_out("INT")] = None
     """Steps of every environment per local step, only with the actor-critic: the next local step goes on where they stopped."""
     share: str = "policy"

@@ -97,6 +97,7 @@ def make_row(
         per_seed |= {"grad_norm_sq": scores.grad_norm_sq, "spread": scores.spread}
     up, down = communication.total(round, costs.env_steps)
     counts = {"env_steps": costs.env_steps, "trajectories": costs.trajectories, "floats_up": up, "floats_down": down}
+    counts["bytes_up"], counts["bytes_down"] = communication.in_bytes.total(round, costs.env_steps)
 
     healthy = state.failed == HEALTHY
     row: dict[str, Any] = {"round": round, "seconds": float(f"{seconds:.3f}")}

@@ -1,5 +1,6 @@
 """A trained policy as an ONNX model (the extra `onnx`): observations in, actions and the policy's outputs out."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from fedpg.errors import UserError, require
 from fedpg.runs.policy import FURTHEST, TABLES, TrainedPolicy, bounds
+from fedpg.runs.policy_spec import PER_STATE
 
 OPSET = 17
 
@@ -83,6 +85,8 @@ def _outputs(graph: _Graph, policy: TrainedPolicy, x: str) -> str:
         x = graph.add("MatMul", x, graph.constant(params[f"layers.{i}.matrix"]))
         x = graph.add("Add", x, graph.constant(params[f"layers.{i}.bias"]))
         x = graph.add("Tanh", x) if i < layers - 1 else x
+    if spec.policy in PER_STATE:  # the second half is the deviation
+        x = graph.add("Slice", x, *(graph.constant(np.array([at])) for at in (0, math.prod(spec.action[0].shape), -1)))
     return x
 
 
@@ -91,7 +95,8 @@ def _actions(graph: _Graph, policy: TrainedPolicy, outputs: str) -> str:
     action = policy.spec.action[0]
     if action.kind == "discrete":
         return graph.add("Add", graph.add("ArgMax", outputs, axis=-1, keepdims=0), graph.constant(np.int64(action.start)))
-    x = graph.add("Reshape", outputs, graph.constant(np.array([-1, *action.shape])))
+    squashed = graph.add("Tanh", outputs) if policy.spec.policy == "tanh-gaussian" else outputs
+    x = graph.add("Reshape", squashed, graph.constant(np.array([-1, *action.shape])))
     if policy.spec.scaled_actions:
         low, high = bounds(action)
         both = np.isfinite(low) & np.isfinite(high)

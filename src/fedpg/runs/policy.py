@@ -18,12 +18,14 @@ import numpy as np
 from fedpg.errors import UserError, require
 from fedpg.runs import checkpoint
 from fedpg.runs.folder import write_atomically
-from fedpg.runs.policy_spec import FORMAT, TABLES, SpaceSpec, Spec, require_sound
+from fedpg.runs.policy_spec import FORMAT, PER_STATE, TABLES, SpaceSpec, Spec, require_sound
 
 FILE = "policy.safetensors"
 SPEC = "policy.json"
 FURTHEST = 10.0
 """As in `fedpg.policies.scaled`: scaled observations are clipped to +- this."""
+FIRST_LOG_STD, LOG_STD_RANGE = -0.5, (-5.0, 2.0)
+"""As in `fedpg.policies.mlp`: a log deviation that depends on the state is an output added to the first and clipped to the second."""
 
 
 class PolicyFile:
@@ -156,7 +158,7 @@ class TrainedPolicy:
         if self._jax:
             return self._answer(self._jax.mode(batch), single), state
         outputs = self.outputs(batch)
-        return self._answer(outputs if self._action.kind == "box" else outputs.argmax(-1), single), state
+        return self._answer(self._squashed(outputs) if self._action.kind == "box" else outputs.argmax(-1), single), state
 
     def sample(self, observation: Any, key: Any) -> np.ndarray:
         """A random action for one observation or each of a batch.
@@ -169,21 +171,37 @@ class TrainedPolicy:
         generator = key if isinstance(key, np.random.Generator) else np.random.default_rng(_seed(key))
         if self._jax:
             return self._answer(self._jax.sample(generator, batch), single)
-        shape = self.params["log_std"].shape if self._action.kind == "box" else ()
-        noise = generator.standard_normal((len(batch), *shape)) if shape else generator.uniform(size=len(batch))
+        normal = self._action.kind == "box"
+        noise = generator.standard_normal((len(batch), math.prod(self._action.shape))) if normal else generator.uniform(size=len(batch))
         return self._answer(self.act(noise.astype(np.float32), batch), single)
 
     def act(self, noise: np.ndarray, batch: np.ndarray) -> np.ndarray:
         """The policy's actions for noise as `fedpg.Policy.draw` draws it and observations as the policy takes them, (B, ...) each."""
-        outputs = self.outputs(batch)
+        outputs = self._network(batch)
         if self._action.kind == "box":
-            return outputs + np.exp(self.params["log_std"]) * noise.reshape(len(batch), -1)
+            mean, log_std = self._normal(outputs)
+            return self._squashed(mean + np.exp(log_std) * noise.reshape(len(batch), -1))
         cumulative = np.cumsum(_softmax(outputs), axis=-1)
         index = np.sum(cumulative <= noise.reshape(-1, 1) * cumulative[:, -1:], axis=-1)
         return np.minimum(index, outputs.shape[-1] - 1)
 
     def outputs(self, batch: np.ndarray) -> np.ndarray:
-        """Logits, (B, A), or the mean of a Gaussian, (B, D), for observations as the policy takes them."""
+        """Logits, (B, A), or the mean of a Gaussian before squashing, (B, D), for observations as the policy takes them."""
+        found = self._network(batch)
+        return self._normal(found)[0] if self._action.kind == "box" else found
+
+    def _normal(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and log deviation of a Gaussian from what its network gives."""
+        if self.spec.policy not in PER_STATE:
+            return outputs, self.params["log_std"]
+        mean, raw = np.split(outputs, 2, axis=-1)
+        return mean, np.clip(FIRST_LOG_STD + raw, *LOG_STD_RANGE)
+
+    def _squashed(self, action: np.ndarray) -> np.ndarray:
+        return np.tanh(action) if self.spec.policy == "tanh-gaussian" else action
+
+    def _network(self, batch: np.ndarray) -> np.ndarray:
+        """What the table or the network gives for a batch."""
         if self.spec.policy in TABLES:
             rows = self.params[TABLES[self.spec.policy]][batch]
             return np.log(rows) if self.spec.policy == "direct" else rows

@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from fedpg import envs, policies
+from fedpg import envs, policies, trees
 from fedpg.envs.base import Discrete, Space
 from fedpg.envs.python_host import PythonHost
 from fedpg.envs.spaces import View, shape_of
 from fedpg.errors import UserError, require
+from fedpg.policies import distributions
 from fedpg.policies.base import Policy
-from fedpg.policies.distributions import Normal, outputs_of
+from fedpg.policies.critic import Judged
+from fedpg.policies.distributions import outputs_of
 from fedpg.policies.scaled import Scaled
 from fedpg.problem import Problem
 from fedpg.runs import policy as files
@@ -30,7 +32,9 @@ HUGE = 1e9
 
 
 def names(params: Params) -> dict[str, Any]:
-    """Every leaf under a readable name: layers.0.matrix; the scale of observations as observation.mean."""
+    """Every leaf that acting needs under a readable name: layers.0.matrix; the scale of observations as observation.mean."""
+    if isinstance(params, Judged):
+        return names(params.policy)
     if isinstance(params, Scaled):
         return names(params.inner) | {f"observation.{name}": leaf for name, leaf in params.scale._asdict().items()}
     leaves, _ = jax.tree_util.tree_flatten_with_path(params)
@@ -39,6 +43,8 @@ def names(params: Params) -> dict[str, Any]:
 
 def params_of(template: Params, arrays: dict[str, np.ndarray], where: Any, axes: int = 0) -> Params:
     """The params with the structure of `template` from the arrays of the policy file `where`, which have `axes` leading axes.
+
+    A critic is in no policy file: that of `template` stays, without leading axes.
 
     Raises:
         UserError: if names or shapes differ.
@@ -53,13 +59,15 @@ def params_of(template: Params, arrays: dict[str, np.ndarray], where: Any, axes:
         inner = {name: array for name, array in arrays.items() if not name.startswith("observation.")}
         scale = type(template.scale)(*(jnp.asarray(arrays[f"observation.{name}"]) for name in template.scale._fields))
         return Scaled(params_of(template.inner, inner, where, axes), scale)
+    if isinstance(template, Judged):
+        return Judged(params_of(template.policy, arrays, where, axes), template.critic)
     leaves = [jnp.asarray(arrays[name], leaf.dtype) for name, leaf in expected.items()]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
 def kind_of(config: Config, problem: Problem) -> str:
-    """Which policy it is: the name that `auto` stands for, or the user's function."""
-    if ":" in config.policy:
+    """Which policy it is: its name, also where `auto` stands for it, or the user's function."""
+    if ":" in config.policy or config.policy in policies.NETWORKS:
         return config.policy
     if problem.policy.table:
         return problem.policy.table
@@ -151,10 +159,7 @@ def mode(policy: Policy, action_space: Space) -> Policy:
     require(outputs is not None, "this policy of your own has no outputs, so its mean is not known: only random actions are possible")
 
     def act(noise: Any, params: Params, observation: jax.Array) -> jax.Array:
-        found = outputs(params, observation)
-        if isinstance(found, Normal):
-            return jnp.reshape(found.mean, action_space.shape)
-        return jnp.argmax(found).astype(jnp.int32)
+        return distributions.mode(outputs(params, observation), action_space)
 
     return policy._replace(act=act)
 
@@ -218,6 +223,8 @@ def like(config: Config) -> dict[str, Any]:
 def starting_params(path: str, template: Params, seeds: int) -> Params:
     """Trained params to start a run from, leading axis seeds: of each seed if the policy has as many, else the best for all.
 
+    A critic starts as it is in `template`, the same for all seeds.
+
     Raises:
         UserError: if the policy is of another kind or shape, or every agent has its own.
     """
@@ -227,7 +234,15 @@ def starting_params(path: str, template: Params, seeds: int) -> Params:
     arrays = found.arrays
     if found.spec.axes != ("seed",) or len(found.spec.seeds) != seeds:
         arrays = {name: array[None] for name, array in found.one().arrays.items()}
-    return params_of(template, arrays, path, axes=1)
+    count = len(next(iter(arrays.values())))
+    return with_critics(params_of(template, arrays, path, axes=1), count)
+
+
+def with_critics(params: Params, count: int) -> Params:
+    """`params` with the leading axis of `count` seeds for a critic too."""
+    if isinstance(params, Scaled):
+        return params._replace(inner=with_critics(params.inner, count))
+    return params._replace(critic=trees.broadcast(params.critic, count)) if isinstance(params, Judged) else params
 
 
 def with_axes(found: PolicyFile) -> PolicyFile:

@@ -13,7 +13,9 @@ from fedpg.errors import require
 FORMAT = "fedpg-policy-1"
 TABLES = {"softmax": "logits", "direct": "probabilities"}
 """Policies that are a table, and the name of the table."""
-NETWORKS = ("categorical", "gaussian")
+PER_STATE = ("gaussian-state", "tanh-gaussian")
+"""Policies with a deviation that depends on the state: the second half of their outputs, see `fedpg.policies.mlp`."""
+NETWORKS = ("categorical", "gaussian", *PER_STATE)
 AXES = ((), ("seed",), ("seed", "agent"))
 """The leading axes that the arrays of a file may have."""
 MOST_AGENTS = 10**6
@@ -47,7 +49,7 @@ class Spec:
     """What a policy file holds and where it came from.
 
     Attributes:
-        policy: categorical, gaussian (tanh networks), softmax, direct (tables), or the user's own function.
+        policy: categorical, gaussian, gaussian-state, tanh-gaussian (networks), softmax, direct (tables), or the user's own function.
         observation, action: the spaces, one for all agents or one for each; actions are clipped to `low` and `high`.
         scaled_actions: whether the policy's -1 and 1 are the bounds of the action space.
         axes: leading axes of every array: seed and agent, or none.
@@ -134,11 +136,11 @@ def shapes(spec: Spec, arrays: dict[str, np.ndarray], axes: int) -> dict[str, tu
         return {TABLES[spec.policy]: (observation.n, choices)} if both and not spec.scaled else {}
     layers = sum(name.endswith(".matrix") for name in arrays)
     biases = [arrays.get(f"layers.{i}.bias", np.zeros(())) for i in range(layers)]
-    network = spec.policy in NETWORKS and (spec.policy == "gaussian") == (action.kind == "box")
+    network = spec.policy in NETWORKS and (spec.policy != "categorical") == (action.kind == "box")
     if not network or not layers or any(bias.ndim != axes + 1 for bias in biases):
         return {}
     widths = [observation.n if observation.kind == "discrete" else math.prod(observation.shape)]
-    widths += [bias.shape[-1] for bias in biases[:-1]] + [choices]
+    widths += [bias.shape[-1] for bias in biases[:-1]] + [2 * choices if spec.policy in PER_STATE else choices]
     expected: dict[str, tuple[int, ...]] = {f"layers.{i}.matrix": (widths[i], widths[i + 1]) for i in range(layers)}
     expected |= {f"layers.{i}.bias": (widths[i + 1],) for i in range(layers)}
     expected |= {"log_std": (choices,)} if spec.policy == "gaussian" else {}

@@ -22,7 +22,7 @@ from fedpg.algorithms.wrappers.observation_scaling import MODES
 from fedpg.envs import Box, Federation, families
 from fedpg.errors import choose, require
 from fedpg.gradients import baselines, dishonest, importance
-from fedpg.learners import LEARNERS
+from fedpg.learners import LEARNERS, reinforce
 from fedpg.learners.actor_critic import Settings, check
 from fedpg.problem import Problem, actor_critic, policy_gradient
 from fedpg.runs import policy_files, trackers
@@ -102,7 +102,6 @@ def resolve(config: Config) -> Config:
     by_critic = choose("learner", config.learner, LEARNERS) == "actor-critic"
     for name in ONLY_REINFORCE if by_critic else ("rollout_steps",):
         require(getattr(config, name) is None, f"{flag(name)} means nothing to the learner {config.learner}: leave it out")
-    require(by_critic or not config.learner_option, "learner-option is for --learner actor-critic: leave it out")
     own_parts(config)
 
     if config.init_from:
@@ -112,7 +111,9 @@ def resolve(config: Config) -> Config:
     if (limit := families.time_limit(config.env)) is not None:
         tuned["horizon"] = limit
     options = resolve_options(config.algorithm, tuned.pop("algorithm_option", {}) | config.algorithm_option)
-    learner = resolve_learner(tuned.pop("learner_option") | config.learner_option) if by_critic else {}
+    learner = resolve_learner(config.learner, tuned.pop("learner_option") | config.learner_option)
+    weighted = learner.get("time_discount", True) or config.algorithm != "fedkl"
+    require(weighted, "fedkl's objective has the factor gamma^t: leave out the learner-option time_discount")
     filled = {name: value for name, value in tuned.items() if getattr(config, name) is None}
     filled |= {"algorithm_option": options, "learner_option": learner} | (dict.fromkeys(ONLY_REINFORCE) if by_critic else {})
     if "hidden" in filled:
@@ -135,13 +136,16 @@ def resolve(config: Config) -> Config:
     return dataclasses.replace(config, u0=u0_batches(config))
 
 
-def resolve_learner(given: dict[str, Any]) -> dict[str, Any]:
-    """The options `given` for the actor-critic, checked, with the defaults of those left out."""
+def resolve_learner(learner: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The options `given` for a learner, checked, with the defaults of those left out."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
-    known = [field.name for field in dataclasses.fields(Settings)]
+    kind = Settings if learner == "actor-critic" else reinforce.Options
+    known = [field.name for field in dataclasses.fields(kind)]
     for name in values:
-        choose("learner-option", name, known)
-    settings = check(convert(values, Settings, "learner-option"))
+        choose(f"learner-option of {learner}", name, known)
+    settings = convert(values, kind, "learner-option")
+    if isinstance(settings, Settings):
+        check(settings)
     resolved = {name: getattr(settings, name) for name in known}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in resolved.items()}
 
@@ -196,9 +200,9 @@ def prepare(config: Config) -> Prepared:
         scale = "running" if isinstance(environment.observation_space, Box) else "off"
     parts = own_parts(config)
     require("scaling" not in parts or scale == "running", "personal scaling needs --normalise-observations running")
-    problem = keep_own(_problem(config, federation, scale), parts)
+    problem = keep_own(make_problem(config, federation, scale), parts)
     if config.init_from:
-        template = jax.eval_shape(problem.init_params, jax.random.key(0))
+        template = problem.init_params(jax.random.key(config.seed))
         problem = problem._replace(start=policy_files.starting_params(config.init_from, template, config.seeds))
     scale = "off" if "scaling" in parts else scale
     factory = algorithms.factory(config.algorithm)  # once: a file that is loaded twice defines its types twice
@@ -211,8 +215,15 @@ def prepare(config: Config) -> Prepared:
     return Prepared(problem, algorithm_of, federation, participation_of(config))
 
 
-def _problem(config: Config, federation: Federation, scale: str) -> Problem:
-    """What is learned, and by which learner."""
+def make_problem(config: Config, federation: Federation, scale: str, batches: int | None = None) -> Problem:
+    """What is learned, and by which learner.
+
+    Args:
+        config: resolved.
+        federation: of the agents.
+        scale: one of the modes of `observation_scaling`.
+        batches: after which a learner's schedule ends; None: at the end of the run.
+    """
     environment = federation.environment
     make_policy = functools.partial(policies.make, config.policy, environment, hidden=config.hidden, scaled=scale != "off")
     common = {"horizon": config.horizon, "discount": config.discount, "eval_episodes": config.eval_episodes}
@@ -222,11 +233,11 @@ def _problem(config: Config, federation: Federation, scale: str) -> Problem:
         settings = convert(config.learner_option, Settings, "learner-option")
         return actor_critic(
             federation,
-            make_policy(critic=settings.critic),
+            make_policy(critic=settings.critic, log_std=settings.log_std),
             settings,
             rollout_steps=config.rollout_steps,
             lanes=config.batch,
-            batches=math.ceil(config.rounds * config.local_steps * config.participation),
+            batches=batches or math.ceil(config.rounds * config.local_steps * config.participation),
             **common,
         )
     return policy_gradient(
@@ -238,6 +249,7 @@ def _problem(config: Config, federation: Federation, scale: str) -> Problem:
         importance=config.weights,
         weight_cap=config.weight_cap,
         eval_deterministic=True,
+        time_discount=config.learner_option["time_discount"],
         dishonest=config.attack in dishonest.ATTACKS,
         **common,
     )

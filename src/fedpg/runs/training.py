@@ -73,7 +73,7 @@ def train(
     if resume:
         require(out is not None, "to resume, give the folder of the run: --out, or out=")
         RunFolder(Path(out)).require_run()
-        stored = Config(**configs.read(RunFolder(Path(out)).config))
+        stored = resolve(Config(**configs.read(RunFolder(Path(out)).config)))
         config = resolve(Config(**(vars(stored) | given)))
         for name in FIELDS:
             new, kept = getattr(config, name), getattr(stored, name)
