@@ -152,7 +152,7 @@ def test_the_costs_of_a_round_are_those_that_were_measured():
 
 
 def test_a_wrong_number_is_found():
-    one = "attacks: quantity=share left; method=FedPG-BR; attack=reward-flip; heterogeneity=2; mean"
+    one = "attacks: quantity=share left; method=FedPG-BR; heterogeneity=2; mean"
     (value,) = values(one)
     assert wrong_numbers(f"It keeps {value:.3f}<!-- {one} --> or {100 * value:.0f} %<!-- {one} -->.") == []
     assert wrong_numbers(f"It keeps {value + 0.01:.3f}<!-- {one} -->.") == [f"{value + 0.01:.3f}: {one} says {value:.3f}"]

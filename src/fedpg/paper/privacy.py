@@ -82,9 +82,9 @@ def run(tell: Tell, agents: int, rounds: int, tuning: int, seeds: int, noises: t
         last[method.name] = play(task, method, chosen, np.array(noises), own_clips, seeds, ROOTS[1])[0]
         for z, eta, clip, tuned_at, values in zip(noises, chosen, own_clips, best, last[method.name], strict=True):
             flags = ("edge of the grid",) if tuned_at.at_edge else ()
-            rows.append(row("return", over_seeds(values), x=z, eta=float(eta), flags=flags, **keys))
-            rows.append(exactly("clip", float(clip), x=z, **keys))
-        points += line("return", over_seeds(last[method.name]), "x", noises, **keys)
+            rows.append(row("return", over_seeds(values), noise=z, eta=float(eta), flags=flags, **keys))
+            rows.append(exactly("clip", float(clip), noise=z, **keys))
+        points += line("return", over_seeds(last[method.name]), "noise", noises, **keys)
     rows += compared(task, noises, last)
     return Result(rows=rows, points=points, settings={"task": dataclasses.asdict(task), "roots": ROOTS})
 
@@ -95,12 +95,12 @@ def compared(task: Task, noises: tuple[float, ...], last: dict[str, np.ndarray])
     rows, least = [], -MARGIN * float(last[PAVG.name][0].mean())
     for at, z in enumerate(noises[1:], start=1):
         found = over_seeds(lost[PAVG.name][at] - lost[CALM.name][at])
-        keys = {"method": CALM.name, "against": PAVG.name, "comparison": "-", "task": task.name, "x": z}
+        keys = {"method": CALM.name, "against": PAVG.name, "comparison": "-", "task": task.name, "noise": z}
         rows.append(row("return saved", found, verdict=verdict.above(found, least), **keys))
     return rows
 
 
 def figures(result: Result) -> list[Figure]:
     """The return against the noise."""
-    plot = Plot(title="CartPole", quantity="return", x="x", x_scale="symlog 1", x_label="noise, in units of the clip")
+    plot = Plot(title="CartPole", quantity="return", x="noise", x_scale="symlog 1", x_label="noise, in units of the clip")
     return [Figure(plots=[plot], rows=result.points, columns=1, height=3.0)]

@@ -31,7 +31,7 @@ QUANTITIES = {
 """What values of `Row.quantity` mean that do not explain themselves."""
 FIELDS = {
     "task": "task", "method": "method", "attack": "attack", "heterogeneity": "heterogeneity", "N": "N", "K": "K", "beta": "beta",
-    "eta": "eta", "ratio": "lambda / (eta K)", "eps": "eps", "round": "round", "x": "",
+    "eta": "eta", "ratio": "lambda / (eta K)", "eps": "eps", "noise": "noise", "round": "round", "x": "",
 }  # fmt: skip
 """The fields that identify a row, in the order of columns, and their headings."""
 OUTCOMES = {"holds": "holds", "unclear": "unclear", "fails": "does not hold"}

@@ -23,6 +23,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         K, eta, beta, N, heterogeneity, eps: local steps, step-size, beta, agents, heterogeneity, accuracy.
         against_eta: step-size of the method it is compared with, where it differs.
         ratio: lambda / (eta K).
+        noise: on messages, in units of the clip.
         x: position in a figure where no other field gives it: trajectories or environment steps.
         mean, low, high: the number and its 95 % interval; None if not finite.
         n: seeds behind it.
@@ -43,6 +44,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     N: int | None = None
     heterogeneity: float | None = None
     eps: float | None = None
+    noise: float | None = None
     attack: str = ""
     round: int | None = None
     x: float | None = None
