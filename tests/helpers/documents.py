@@ -97,7 +97,9 @@ def follow(page: Path, folder: Path, seconds: float = 600.0) -> str:
     for step, printed in zip(steps, parts if code == 0 else parts[:-1], strict=False):
         missing = first_missing(step.shown, printed)
         assert missing is None, f"{page.name}, line {step.line}: it does not print\n{missing}\nbut\n{printed}"
-    assert code == 0, f"{page.name}, line {steps[len(parts) - 1].line}: ended with {code}\n{parts[-1]}"
+    assert code == 0, (
+        f"{page.name}, line {steps[len(parts) - 1].line}: {f'ended with {code}' if code != 124 else f'not done within {seconds:g} s'}\n{parts[-1]}"
+    )
     return "\n".join(f"{_typed(step)}{printed}" for step, printed in zip(steps, parts, strict=True))
 
 
@@ -136,17 +138,18 @@ def _run(script: Path, screen: Path, folder: Path, seconds: float) -> int:
     environment = dict(os.environ) | {MARK: mark, "PATH": path}
     with screen.open("wb") as out:
         process = subprocess.Popen(["bash", str(script)], cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment)
+    code, left = 124, list[int]()
     try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        code = 124
-    end = time.monotonic() + (GRACE if code == 0 else 0.0)
-    while (left := alive(mark)) and time.monotonic() < end:
-        time.sleep(0.2)
-    for one in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
-    process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(seconds)
+        end = time.monotonic() + (GRACE if code == 0 else 0.0)
+        while (left := alive(mark)) and time.monotonic() < end:
+            time.sleep(0.2)
+    finally:
+        for one in alive(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        process.wait()
     assert code != 0 or not left, f"{len(left)} processes outlived the page"
     return code
 
