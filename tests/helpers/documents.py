@@ -32,6 +32,8 @@ from helpers.real import MARK, alive
 
 NEAR = 0.2
 """By how much, as a share, a decimal may differ from what the page shows: other processors round otherwise, and learning amplifies it."""
+LATE = 124
+"""The exit code of what took too long, as of the command timeout."""
 GRACE = 20.0
 """Seconds for what a page has stopped to end."""
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -97,7 +99,8 @@ def follow(page: Path, folder: Path, seconds: float = 600.0) -> str:
     for step, printed in zip(steps, parts if code == 0 else parts[:-1], strict=False):
         missing = first_missing(step.shown, printed)
         assert missing is None, f"{page.name}, line {step.line}: it does not print\n{missing}\nbut\n{printed}"
-    assert code == 0, f"{page.name}, line {steps[len(parts) - 1].line}: ended with {code}\n{parts[-1]}"
+    ended = f"not done within {seconds:g} s" if code == LATE else f"ended with {code}"
+    assert code == 0, f"{page.name}, line {steps[len(parts) - 1].line}: {ended}\n{parts[-1]}"
     return "\n".join(f"{_typed(step)}{printed}" for step, printed in zip(steps, parts, strict=True))
 
 
@@ -131,22 +134,23 @@ def _script(steps: list[Block], marker: str, aside: Path) -> str:
 
 
 def _run(script: Path, screen: Path, folder: Path, seconds: float) -> int:
-    """The exit code of a script whose commands find this Python's programs, 124 if it took too long. Nothing that it starts is left."""
+    """The exit code of a script whose commands find this Python's programs, `LATE` if it took too long. Nothing that it starts is left."""
     mark, path = uuid.uuid4().hex, f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = dict(os.environ) | {MARK: mark, "PATH": path}
     with screen.open("wb") as out:
         process = subprocess.Popen(["bash", str(script)], cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment)
+    code, left = LATE, list[int]()
     try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        code = 124
-    end = time.monotonic() + (GRACE if code == 0 else 0.0)
-    while (left := alive(mark)) and time.monotonic() < end:
-        time.sleep(0.2)
-    for one in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
-    process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(seconds)
+        end = time.monotonic() + (GRACE if code == 0 else 0.0)
+        while (left := alive(mark)) and time.monotonic() < end:
+            time.sleep(0.2)
+    finally:
+        for one in alive(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        process.wait()
     assert code != 0 or not left, f"{len(left)} processes outlived the page"
     return code
 
