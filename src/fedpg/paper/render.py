@@ -73,7 +73,7 @@ def judgement(row: Row) -> str:
 def interval(row: Row) -> str:
     """The interval; empty if there is none."""
     low, high = ("never" if value is None else text(value) for value in (row.low, row.high))
-    return "" if row.low == row.high == row.mean and row.mean is not None else f"{low} to {high}"
+    return "" if row.mean is not None and low == high == text(row.mean) else f"{low} to {high}"
 
 
 def published(row: Row) -> str:
