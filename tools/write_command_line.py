@@ -3,17 +3,14 @@
 python tools/write_command_line.py            after a flag has changed; tests/test_docs.py fails until then
 """
 
-import argparse
 import importlib
 import inspect
 import re
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 
-import tyro
-
 from fedpg.cli import VERBS
+from fedpg.cli.help import Flag, flags
 from fedpg.runs.config import FIELDS, Config
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
@@ -43,30 +40,31 @@ def escaped(text: str) -> str:
 
 
 def description(kind: type) -> str:
-    """The docstring of a verb's options, with its examples as code."""
-    paragraphs = (inspect.getdoc(kind) or "").split("\n\n")
-    return "\n\n".join(
-        f"```bash\n{text.removeprefix('Example: ')}\n```" if text.startswith("Example: ") else escaped(text) for text in paragraphs
-    )
+    """The docstring of a verb's options, with its examples and lists as code."""
+    return "\n\n".join(map(paragraph, (inspect.getdoc(kind) or "").split("\n\n")))
 
 
-def row(action: argparse.Action) -> str:
-    """The line of a Markdown table about one flag."""
-    name = action.option_strings[0] if action.option_strings else action.dest.upper()
-    value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar}".replace("{None}|", "")
-    text, required = action.help.removesuffix(" (required)"), action.help.endswith("(required)")
-    text, _, default = text.removesuffix(")").rpartition(" (default: ") if not required else (text, "", "*required*")
-    default = {"None": "", "False": "off"}.get(default, default)
-    return f"| `{name}{value}` | {escaped(text)} | {default if required else escaped(default)} |"
+def paragraph(text: str) -> str:
+    """One paragraph; an example, and lines that are indented below the first, are code."""
+    if text.startswith("Example: "):
+        return f"```bash\n{text.removeprefix('Example: ')}\n```"
+    first, *rest = text.split("\n")
+    if rest and all(line.startswith("    ") for line in rest):
+        return "\n".join([escaped(first), "", "```", *(line[4:] for line in rest), "```"])
+    return escaped(text)
 
 
-def flags(kind: type, without: Collection[str]) -> str:
+def table(kind: type, without: Collection[str]) -> str:
     """A Markdown table of the flags of a verb."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        parser = tyro.extras.get_parser(kind, config=(tyro.conf.FlagCreatePairsOff,))
-    rows = [row(action) for action in parser._actions if action.dest not in ("help", *without)]
+    rows = [row(flag) for flag in flags(kind) if flag.name.removeprefix("--").replace("-", "_") not in without]
     return "\n".join(["| flag | meaning | default |", "|---|---|---|", *rows])
+
+
+def row(flag: Flag) -> str:
+    """The line of the table about one flag."""
+    switch = flag.name.startswith("--") and not flag.value
+    default = "*required*" if flag.default is None else escaped(flag.default) or ("off" if switch else "")
+    return f"| `{f'{flag.name} {flag.value}'.strip()}` | {escaped(flag.text)} | {default} |"
 
 
 def page() -> str:
@@ -78,7 +76,7 @@ def page() -> str:
         shared = FIELDS if verb != "train" and issubclass(kind, Config) else ()
         if shared:
             parts.append("It takes the flags of [`fedpg train`](#train) that describe a run, and these:")
-        parts.append(flags(kind, shared))
+        parts.append(table(kind, shared))
     return "\n\n".join(parts) + "\n"
 
 

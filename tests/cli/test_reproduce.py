@@ -74,6 +74,7 @@ def test_the_names_are_a_contract():
         "arena",
         "attacks",
         "cartpole",
+        "peers",
         "privacy",
     }
 

@@ -95,13 +95,14 @@ def follow(page: Path, folder: Path, seconds: float = 600.0) -> str:
         script, screen = Path(aside) / "script", Path(aside) / "screen"
         script.write_text(_script(steps, marker, Path(aside)))
         code = _run(script, screen, folder, seconds)
-        parts = re.split(rf"^{marker}\d+\n", screen.read_text(errors="replace"), flags=re.MULTILINE)[1:]
+        seen = screen.read_text(errors="replace").replace(f"{script}: ", "bash: ")
+        parts = re.split(rf"^{marker}\d+\n", seen, flags=re.MULTILINE)[1:]
     for step, printed in zip(steps, parts if code == 0 else parts[:-1], strict=False):
         missing = first_missing(step.shown, printed)
         assert missing is None, f"{page.name}, line {step.line}: it does not print\n{missing}\nbut\n{printed}"
     ended = f"not done within {seconds:g} s" if code == LATE else f"ended with {code}"
     assert code == 0, f"{page.name}, line {steps[len(parts) - 1].line}: {ended}\n{parts[-1]}"
-    return "\n".join(f"{_typed(step)}{printed}" for step, printed in zip(steps, parts, strict=True))
+    return "\n".join(f"{typed(step)}{printed}" for step, printed in zip(steps, parts, strict=True))
 
 
 def first_missing(shown: tuple[str, ...], printed: str) -> str | None:
@@ -155,7 +156,7 @@ def _run(script: Path, screen: Path, folder: Path, seconds: float) -> int:
     return code
 
 
-def _typed(step: Block) -> str:
+def typed(step: Block) -> str:
     """A step as it stands on the screen before its output."""
     if step.file:
         return f"# saved as {step.file}\n"

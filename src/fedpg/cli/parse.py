@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import tyro
 from rich.console import Console
 
+from fedpg.cli import help
 from fedpg.errors import UserError, did_you_mean
 from fedpg.runs import config as configs
 from fedpg.runs.config import flag
@@ -30,6 +31,9 @@ def parse(kind: type[Options], argv: list[str], prog: str) -> Options:
         name = flag(word.partition("=")[0])
         if name.startswith("--") and name not in known:
             raise UserError(f"unknown flag {name}: {did_you_mean(name, known)}{prog} --help explains every flag")
+    if {"-h", "--help"} & set(argv):
+        help.show(kind, prog, Console(width=None if sys.stdout.isatty() else 110))
+        raise SystemExit(0)
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):

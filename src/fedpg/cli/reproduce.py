@@ -13,22 +13,22 @@ from fedpg.cli.parse import parse
 from fedpg.errors import choose
 from fedpg.machine import use_all_cores
 
-WHAT = "\n".join(f"{name}: {does}" for name, does in paper.EXPERIMENTS.items())
+WHAT = "\n".join(f"    {name:16}  {does}" for name, does in {**paper.EXPERIMENTS, "all": "every one of them"}.items())
 
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceOptions:
-    """Runs an experiment, prints published and measured numbers side by side, saves them and the figure."""
+    """Run an experiment, print published and measured numbers side by side, and save them with their figures."""
 
     what: Annotated[str, tyro.conf.Positional]
-    """One of the names below, or all."""
+    """The name of an experiment, or all."""
     scale: str = "smoke"
     """smoke: small, for two cores. full: what the documentation shows, for an accelerator."""
     out: str = "runs/reproduce"
     """Folder for NAME.json and its figures, NAME.png and NAME.svg or several NAME-WHAT."""
 
 
-ReproduceOptions.__doc__ = f"{ReproduceOptions.__doc__}\n\n{WHAT}\nall: every one of them"
+ReproduceOptions.__doc__ = f"{ReproduceOptions.__doc__}\n\nExperiments:\n{WHAT}"
 
 
 def main(argv: list[str]) -> int:

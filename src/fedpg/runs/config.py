@@ -82,9 +82,9 @@ class Config:
     """The environments: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any Gymnasium
     environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
     algorithm: str = "calm"
-    """The algorithm: calm (recommended: exact however much agents differ, quiet, one vector up); fedsvrpg-m, fedhapg-m (the paper's,
-    as printed); pavg,
-    heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo, fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
+    """The algorithm: calm (recommended: exact however much agents differ, quiet, one vector up); calm-vr (with variance reduction);
+    fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg, heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo,
+    fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
     pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
     learner: str = "reinforce"
     """How an agent turns a batch into a direction: reinforce (the paper), or actor-critic (PPO: critic, clipping, Adam)."""
@@ -104,8 +104,8 @@ class Config:
     env_option: Options = dataclasses.field(default_factory=dict)
     """Options of the environment; a list gives one value per agent: length=[0.3,0.4,0.5,0.6,0.7]."""
     policy: str = "auto"
-    """auto; softmax, direct (tables); categorical, gaussian, gaussian-state (its deviation depends on the state), tanh-gaussian (the
-    same, squashed) (tanh networks); or file.py:function (your own)."""
+    """auto (what fits the environment); softmax, direct (tables); categorical, gaussian, gaussian-state (its deviation depends on the
+    state), tanh-gaussian (also squashed): tanh networks; file.py:function (your own)."""
     hidden: Annotated[Sizes, left_out("INT[,INT...]", "the policy's own")] = None
     """Sizes of the hidden layers of a network, for example 64,64."""
     rounds: Annotated[Count | None, left_out("INT")] = None
@@ -115,8 +115,8 @@ class Config:
     batch: Annotated[Count | None, left_out("INT")] = None
     """Trajectories per local step (the paper: 1); with the actor-critic, environments of every agent side by side."""
     beta: Annotated[Share | None, left_out("FLOAT")] = None
-    """Momentum, in (0, 1]; 1 is no momentum. Only for calm, fedsvrpg-m, fedhapg-m, heavy-ball,
-    mfpo, fedavg-m and nharpg."""
+    """Momentum, in (0, 1]; 1 is no momentum. Only for calm, calm-vr, fedsvrpg-m, fedhapg-m, heavy-ball, mfpo,
+    fedavg-m and nharpg."""
     algorithm_option: Options = dataclasses.field(default_factory=dict)
     """Options of this algorithm only, as on its page in docs/reference/algorithms: server_rate=0.7."""
     local_lr: Annotated[Positive | None, left_out("FLOAT")] = None
@@ -130,7 +130,7 @@ class Config:
     baseline: Annotated[str | None, left_out("STR")] = None
     """What is subtracted from returns: none (the paper), time, linear, value."""
     normalise_advantages: Annotated[bool | None, left_out("BOOL")] = None
-    """Standardise advantages over each batch: True or False (biased)."""
+    """Standardise advantages over each batch, which biases the gradient: True or False."""
     normalise_observations: Annotated[str | None, left_out("STR")] = None
     """off; fixed (one scale, measured before round 0); running (moments are part of every message and the server merges them);
     auto (running if observations are numbers, off if they are names of states); kept (that of --init-from, which sets it)."""
