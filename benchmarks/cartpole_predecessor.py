@@ -21,8 +21,8 @@ from fedpg.paper.task import measure
 
 DATA = Path(__file__).parents[1] / "docs" / "data" / "cartpole_predecessor.jsonl"
 ETAS = np.array([1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3])
-RATIOS = {"CALM": (1.0,), "FedSVRPG-S": (1.0, 1.5)}
-"""As `fedpg.paper.compare.ratios_of` has them: CALM takes lambda = eta K, a rival may choose."""
+RATIOS = (1.0, 1.5)
+"""lambda / (eta K), as in the experiment."""
 LOCAL_STEPS, TRAJECTORIES, TUNING, SEEDS, ROOTS = (24, 32, 64, 128), 3840, 5, 40, (3, 100)
 
 
@@ -31,8 +31,8 @@ def run(name: str) -> list[dict]:
     found = []
     for k in LOCAL_STEPS:
         task, rounds = dataclasses.replace(TASK, local_steps=k), range(1, TRAJECTORIES // (TASK.agents * k) + 1)
-        etas = np.tile(ETAS, len(RATIOS[name]))
-        settings = {"local_lr": etas, "global_lr": np.repeat(RATIOS[name], len(ETAS)) * etas * k}
+        etas = np.tile(ETAS, len(RATIOS))
+        settings = {"local_lr": etas, "global_lr": np.repeat(RATIOS, len(ETAS)) * etas * k}
         tuned = measure(task, methods.METHODS[name], settings, seeds=TUNING, root=ROOTS[0], rounds=rounds)
         medians = np.median(needed(tuned.returns, tuned.trajectories), axis=1)
         means = np.nan_to_num(tuned.returns).mean(-1).mean(1)

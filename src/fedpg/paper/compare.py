@@ -1,7 +1,7 @@
 """A fair comparison: every method at its own best step-sizes, chosen on other seeds, with the same number of trajectories.
 
 On tuning seeds a method tries every eta of the task's grid with every ratio lambda / (eta K) that it may choose from. What is reported
-comes from other seeds, at the setting that was best there. CALM takes lambda = eta K.
+comes from other seeds, at the setting that was best there.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ ENTRANTS = (*RIVALS, CALM)
 
 def ratios_of(method: Method) -> tuple[float, ...]:
     """The lambda / (eta K) that a method may choose from."""
-    return (1.0, 1.1, 1.5, 2.0) if method is PAVG else (1.0, 1.5) if method in RIVALS else (1.0,)
+    return (1.0, 1.1, 1.5, 2.0) if method is PAVG else (1.0, 1.5) if method in ENTRANTS else (1.0,)
 
 
 def settings_of(method: Method, etas: np.ndarray, local_steps: int) -> dict[str, np.ndarray]:

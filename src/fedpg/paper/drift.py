@@ -1,7 +1,7 @@
 """Many local steps on agents that conflict: J of every method at its best step-sizes for each K, and where it settles without noise.
 
 Rewards of the five agents conflict over two orders of magnitude. Every method tries every eta of a grid, PAvg with four ratios
-lambda / (eta K) and the other rivals with two, on tuning seeds; other seeds are reported at the best setting. CALM is not inferior if it is
+lambda / (eta K) and the others with two, on tuning seeds; other seeds are reported at the best setting. CALM is not inferior if it is
 behind the best rival by less than 2 % of that rival's gain. The width is the range of eta, in decades, within 2 % of the best gain.
 In figures the dashed lines are PAvg's best J and the margin below it; bands are intervals of J over the tuning seeds.
 """
