@@ -129,7 +129,7 @@ def rollout_sums(
     """Samples tau ~ p_mdp(. | params) and adds up its visits; `valued` adds what a baseline of the state needs."""
     start_key, noise_key, _ = jax.random.split(key, 3)  # as `rollout` does
     start, _ = environment.reset(start_key, mdp)
-    tables = exact.table(policy, params, mdp), mdp.transition, jnp.asarray(mdp.reward, jnp.result_type(mdp.reward, float))
+    tables = exact.table(policy, params, mdp), jnp.asarray(mdp.transition), jnp.asarray(mdp.reward, jnp.result_type(mdp.reward, float))
 
     def in_xla(way: Callable[..., Sums]) -> Callable[..., Sums]:
         def sums(noise_key: jax.Array, start: jax.Array, probabilities: jax.Array, kernel: jax.Array, reward: jax.Array) -> Sums:

@@ -24,3 +24,13 @@ static inline unsigned long long __shfl_sync(unsigned, unsigned long long value,
   return found;
 }
 float memory[1 << 20];
+
+// The kernel, one warp after another.
+template <typename Job>
+void run_warps(void (*kernel)(const Job), const Job* job) {
+  for (blockIdx.x = 0; blockIdx.x * 32 < job->lanes; blockIdx.x++) {
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 32; i++) threads.emplace_back([=] { place = i; kernel(*job); });
+    for (auto& thread : threads) thread.join();
+  }
+}
