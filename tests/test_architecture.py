@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpg"
 # From the ground up: a module may import from its own layer and from those before it in this list.
 LAYERS = [
-    "errors", "cache", "machine", "trees", "sampling", "moments", "own", "envs", "policies", "gradients", "learners", "problem",
+    "errors", "cache", "machine", "trees", "sampling", "native", "moments", "own", "envs", "policies", "gradients", "learners", "problem",
     "quadratic", "keys", "events", "named_arrays", "algorithms", "communication", "memory", "rounds", "simulate", "simulate_plain",
     "theory", "report", "runs", "flower", "paper", "cli", "__main__",
 ]  # fmt: skip

@@ -13,6 +13,8 @@ from fedpg.trees import Params
 
 def log_table(policy: Policy, params: Params, states: int, actions: int) -> jax.Array:
     """log pi(a|s) for every state and action of a policy on discrete spaces, (S, A)."""
+    if policy.log_table is not None:
+        return policy.log_table(params)
     log_probs = jax.vmap(jax.vmap(policy.log_prob, (None, None, 0)), (None, 0, None))
     return log_probs(params, jnp.arange(states), jnp.arange(actions))
 
