@@ -123,9 +123,9 @@ def sampler(environment: Environment, policy: Policy, horizon: int) -> Callable[
 
 
 def scorer(policy: Policy) -> Callable[[Params, Trajectory, jax.Array], tuple[Params, jax.Array]]:
-    """(params, trajectory, coefficients) -> sum_t coefficient_t grad log pi(a_t|s_t), and log pi(a_t|s_t), zero after the end, (H,).
+    """(params, trajectories, coefficients) -> sum_t coefficient_t grad log pi(a_t|s_t) and log pi(a_t|s_t), zero after the end, of each.
 
-    Differentiable, forward only, in params and coefficients.
+    Leading axis B; coefficients and log probabilities are (B, H). Differentiable, forward only, in params and coefficients.
     """
 
     def reference(params: Params, coefficient: jax.Array, tau: Trajectory) -> tuple[Params, jax.Array]:
@@ -152,4 +152,8 @@ def scorer(policy: Policy) -> Callable[[Params, Trajectory, jax.Array], tuple[Pa
         params, coefficient, tau = primals  # a trajectory is data
         return jax.jvp(lambda params, coefficient: reference(params, coefficient, tau), (params, coefficient), tangents[:2])
 
-    return lambda params, tau, coefficient: score(*jax.tree.map(jnp.asarray, (params, coefficient, tau)))
+    def scores(params: Params, tau: Trajectory, coefficient: jax.Array) -> tuple[Params, jax.Array]:
+        params, tau, coefficient = jax.tree.map(jnp.asarray, (params, tau, coefficient))
+        return jax.vmap(score, (None, 0, 0))(params, coefficient, tau)
+
+    return scores
