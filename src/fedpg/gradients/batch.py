@@ -112,6 +112,9 @@ def batch_coefficients(batch: Batch, discount: float, time_discount: bool = True
 
 def log_ratios(policy: Policy, params: Params, behaviour: Params, batch: Batch) -> jax.Array:
     """log pi_params - log pi_behaviour of every executed step, (B, H)."""
+    if lanes.has_network(policy):
+        known = lanes.scorer(policy).log_probs
+        return known(params, batch.trajectory) - known(behaviour, batch.trajectory)
     each = jax.vmap(log_probs, (None, None, 0))
     return each(policy, params, batch.trajectory) - each(policy, behaviour, batch.trajectory)
 
@@ -119,7 +122,7 @@ def log_ratios(policy: Policy, params: Params, behaviour: Params, batch: Batch) 
 def _ascent(policy: Policy, params: Params, batch: Batch, coefficient: jax.Array) -> Params:
     """The mean over the batch of sum_t coefficient_t grad log pi(a_t|s_t); coefficients (B, H) are held."""
     if lanes.has_network(policy):
-        return trees.mean_axis0(lanes.scorer(policy)(params, batch.trajectory, coefficient)[0])
+        return trees.mean_axis0(lanes.scorer(policy).score(params, batch.trajectory, coefficient)[0])
 
     def mean_surrogate(params: Params) -> jax.Array:
         return jnp.mean(jax.vmap(surrogate, (None, None, 0, 0))(policy, params, batch.trajectory, coefficient))
@@ -160,8 +163,9 @@ def _weighted_by_lanes(
     policy: Policy, params: Params, behaviour: Params, batch: Batch, coefficient: jax.Array, kind: str, cap: float
 ) -> tuple[Params, Weights]:
     """`weighted_gradient` for weights of whole trajectories, whose gradients then need no weight beforehand."""
-    each, found = lanes.scorer(policy)(params, batch.trajectory, batch.scale * coefficient)
-    ratios = found - jax.vmap(log_probs, (None, None, 0))(policy, behaviour, batch.trajectory)
+    scorer = lanes.scorer(policy)
+    each, found = scorer.score(params, batch.trajectory, batch.scale * coefficient)
+    ratios = found - scorer.log_probs(behaviour, batch.trajectory)
     w = jnp.exp(importance.log_weights(ratios, kind, cap))
     return jax.tree.map(lambda g: jnp.tensordot(w, g, 1) / len(w), each), importance.statistics(ratios)
 

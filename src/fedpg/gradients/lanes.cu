@@ -209,3 +209,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) score(const Job job) {
   }
   UNROLL for (int k = 0; k < P; k++) direction[k * lanes + lane] = g[k];
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS) log_probs(const Job job) {
+  const long lane = blockIdx.x * THREADS + threadIdx.x, lanes = job.lanes;
+  if (lane >= lanes) return;
+  const float *constants = (const float*)job.in[0], *observation = (const float*)job.in[1];
+  const int* action = (const int*)job.in[2];
+  float* found = (float*)job.out[0];
+  float scale[S + 1];
+  PARAMS(w, constants)
+  read<S>(constants + P * lanes, lanes, lane, scale);
+  for (int t = 0; t < job.horizon; t++) {
+    float seen[D], x[D], z[A], e[A], mine = 0.0f;
+    read<D>(observation + t * D * lanes, lanes, lane, seen);
+    see(scale, seen, x);
+    Policy::logits(w, x, z);
+    const float total = powers(z, e);
+    UNROLL for (int k = 0; k < A; k++) mine = action[t * lanes + lane] == k ? z[k] : mine;
+    found[t * lanes + lane] = mine - logf(total);
+  }
+}

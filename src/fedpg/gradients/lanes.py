@@ -9,7 +9,7 @@ Two versions compute the same from the same random numbers: `fedpg.gradients.lan
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,13 +122,23 @@ def sampler(environment: Environment, policy: Policy, horizon: int) -> Callable[
     return jax.vmap(one, (0, None, None))
 
 
-def scorer(policy: Policy) -> Callable[[Params, Trajectory, jax.Array], tuple[Params, jax.Array]]:
-    """(params, trajectories, coefficients) -> sum_t coefficient_t grad log pi(a_t|s_t) and log pi(a_t|s_t), zero after the end, of each.
+class Scorer(NamedTuple):
+    """What gradients are made of; trajectories have a leading axis B.
 
-    Leading axis B; coefficients and log probabilities are (B, H). Differentiable, forward only, in params and coefficients.
+    Attributes:
+        score: (params, trajectories, coefficients) -> sum_t coefficient_t grad log pi(a_t|s_t) of each, and log pi(a_t|s_t), zero after
+            the end, (B, H). Differentiable, forward only, in params and coefficients.
+        log_probs: (params, trajectories) -> log pi(a_t|s_t) alone, to the last bit.
     """
 
-    def reference(params: Params, coefficient: jax.Array, tau: Trajectory) -> tuple[Params, jax.Array]:
+    score: Callable[[Params, Trajectory, jax.Array], tuple[Params, jax.Array]]
+    log_probs: Callable[[Params, Trajectory], jax.Array]
+
+
+def scorer(policy: Policy) -> Scorer:
+    """The `Scorer` of a policy that `has_network`."""
+
+    def by_differentiation(params: Params, coefficient: jax.Array, tau: Trajectory) -> tuple[Params, jax.Array]:
         def weighted(params: Params) -> tuple[jax.Array, jax.Array]:
             found = log_probs(policy, params, tau)
             return jnp.sum(coefficient * found), found
@@ -138,7 +148,7 @@ def scorer(policy: Policy) -> Callable[[Params, Trajectory, jax.Array], tuple[Pa
     @jax.custom_jvp
     def score(params: Params, coefficient: jax.Array, tau: Trajectory) -> tuple[Params, jax.Array]:
         def otherwise(*_: Any) -> tuple[Any, jax.Array]:
-            direction, found = reference(params, coefficient, tau)
+            direction, found = by_differentiation(params, coefficient, tau)
             return _view(policy, direction)[0], found
 
         layers, scale = _view(policy, params)
@@ -148,12 +158,29 @@ def scorer(policy: Policy) -> Callable[[Params, Trajectory, jax.Array], tuple[Pa
         return direction, jnp.where(tau.mask > 0, found, 0.0)
 
     @score.defjvp
-    def tangent(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    def score_tangent(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         params, coefficient, tau = primals  # a trajectory is data
-        return jax.jvp(lambda params, coefficient: reference(params, coefficient, tau), (params, coefficient), tangents[:2])
+        return jax.jvp(lambda params, coefficient: by_differentiation(params, coefficient, tau), (params, coefficient), tangents[:2])
+
+    @jax.custom_jvp
+    def judge(params: Params, tau: Trajectory) -> jax.Array:
+        def otherwise(*_: Any) -> jax.Array:
+            return log_probs(policy, params, tau)
+
+        result = jax.ShapeDtypeStruct(tau.mask.shape, tau.mask.dtype)
+        found = _by_platform("log_probs", otherwise, result, *_view(policy, params), tau.observation, tau.action)
+        return jnp.where(tau.mask > 0, found, 0.0)
+
+    @judge.defjvp
+    def judge_tangent(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        params, tau = primals
+        return jax.jvp(lambda params: log_probs(policy, params, tau), (params,), tangents[:1])
 
     def scores(params: Params, tau: Trajectory, coefficient: jax.Array) -> tuple[Params, jax.Array]:
         params, tau, coefficient = jax.tree.map(jnp.asarray, (params, tau, coefficient))
         return jax.vmap(score, (None, 0, 0))(params, coefficient, tau)
 
-    return scores
+    def judges(params: Params, tau: Trajectory) -> jax.Array:
+        return jax.vmap(judge, (None, 0))(*jax.tree.map(jnp.asarray, (params, tau)))
+
+    return Scorer(scores, judges)

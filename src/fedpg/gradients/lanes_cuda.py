@@ -20,7 +20,7 @@ from fedpg.native import cuda
 from fedpg.native.folder import name_of
 from fedpg.policies.scaled import FURTHEST
 
-VARIANTS = {"rollout": (64, 0), "score": (64, 1)}
+VARIANTS = {"rollout": (64, 0), "score": (64, 1), "log_probs": (64, 0)}
 """Lanes of a block, and whether params are in shared memory."""
 SOURCE = Path(__file__).with_name("lanes.cu")
 
@@ -230,3 +230,10 @@ def score(layers: Any, scale: Any, observation: jax.Array, action: jax.Array, co
         parts.append(direction[first : first + count].reshape(leaf.shape))
         first += count
     return jax.tree.unflatten(structure, parts), found
+
+
+def log_probs(layers: Any, scale: Any, observation: jax.Array, action: jax.Array) -> jax.Array:
+    """log pi(a_t|s_t) of every lane, see `lanes_xla.log_probs`."""
+    result = jax.ShapeDtypeStruct(action.shape, observation.dtype)
+    call = jax.ffi.ffi_call(_target("log_probs", SOURCE.read_text(), _options("log_probs", layers, scale)), result)
+    return call(_packed((layers, scale)), observation, action)

@@ -90,23 +90,14 @@ def score(layers: Any, scale: Any, observation: jax.Array, action: jax.Array, co
         observation, action: as `rollout` returns them.
         coefficient: (H, L).
     """
-    horizon = len(action)
-    size = next((n for n in (5, 4, 6, 3, 7) if horizon % n == 0), BLOCK)
-    missing = -horizon % size
-
-    def blocks(x: jax.Array) -> jax.Array:
-        return jnp.pad(x, ((0, missing), *((0, 0),) * (x.ndim - 1))).reshape(-1, size, *x.shape[1:])
+    horizon, size = len(action), _block(len(action))
 
     def add(total: Any, block: tuple) -> tuple:
         observation, action, coefficient = block
         entries = seen(units(observation), scale)
         hidden, logits = activations(layers, entries)
         inputs = [_barrier(jnp.stack(entries, axis=1)) if scale else observation, *hidden]
-        shifted = logits - jnp.max(logits, axis=1, keepdims=True)
-        powers = _barrier(jnp.exp(shifted))
-        total_power = sum(units(powers))[:, None]
-        chosen = action[:, None] == jnp.arange(logits.shape[1])[:, None]
-        found = sum(units(jnp.where(chosen, shifted, 0.0))) - jnp.log(total_power[:, 0])
+        chosen, powers, total_power, found = _judged(logits, action)
         slope = _barrier(coefficient[:, None] * (chosen - powers / total_power))
         added = []
         for number in reversed(range(len(layers))):
@@ -119,5 +110,36 @@ def score(layers: Any, scale: Any, observation: jax.Array, action: jax.Array, co
                 slope = _barrier(back * (1.0 - below * below))
         return added[::-1], found
 
-    total, found = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, layers), tuple(blocks(x) for x in (observation, action, coefficient)))
+    total, found = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, layers), _blocks(size, observation, action, coefficient))
     return total, found.reshape(-1, found.shape[-1])[:horizon]
+
+
+def log_probs(layers: Any, scale: Any, observation: jax.Array, action: jax.Array) -> jax.Array:
+    """log pi(a_t|s_t) of every lane, (H, L), to the last bit what `score` finds."""
+
+    def judge(_: None, block: tuple) -> tuple:
+        observation, action = block
+        return None, _judged(activations(layers, seen(units(observation), scale))[1], action)[3]
+
+    found = jax.lax.scan(judge, None, _blocks(_block(len(action)), observation, action))[1]
+    return found.reshape(-1, found.shape[-1])[: len(action)]
+
+
+def _block(horizon: int) -> int:
+    """How many steps to compute at a time."""
+    return next((n for n in (5, 4, 6, 3, 7) if horizon % n == 0), BLOCK)
+
+
+def _blocks(size: int, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    """Arrays (H, ...) as (blocks, size, ...), filled up with zeros."""
+    missing = -len(arrays[0]) % size
+    return tuple(jnp.pad(x, ((0, missing), *((0, 0),) * (x.ndim - 1))).reshape(-1, size, *x.shape[1:]) for x in arrays)
+
+
+def _judged(logits: jax.Array, action: jax.Array) -> tuple[jax.Array, ...]:
+    """Which action was taken, exp of the logits up to a factor, its sum, and log pi; logits (size, A, L), action (size, L)."""
+    shifted = logits - jnp.max(logits, axis=1, keepdims=True)
+    powers = _barrier(jnp.exp(shifted))
+    total = sum(units(powers))[:, None]
+    chosen = action[:, None] == jnp.arange(logits.shape[1])[:, None]
+    return chosen, powers, total, sum(units(jnp.where(chosen, shifted, 0.0))) - jnp.log(total[:, 0])
