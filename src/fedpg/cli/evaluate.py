@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,7 +114,7 @@ def main(argv: list[str]) -> int:
 
 def short_names(runs: tuple[str, ...]) -> list[str]:
     """The shortest different names of the runs: the last part of each path, or all of it."""
-    short = [Path(run).resolve().name for run in runs]
+    short = [Path(os.path.abspath(run)).name for run in runs]
     return short if len(set(short)) == len(short) else list(runs)
 
 

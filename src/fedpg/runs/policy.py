@@ -71,13 +71,17 @@ def find(path: Path | str) -> Path:
         UserError: if there is none.
     """
     path = Path(path)
-    require(path.exists(), f"no run and no policy at {path}")
-    if path.is_file():
-        return path.with_name(FILE) if path.name == SPEC else path
-    for candidate in (path / FILE, path / "policy" / FILE):
-        if candidate.is_file():
-            return candidate
-    if (path / "config.toml").exists():
+    try:
+        require(path.exists(), f"no run and no policy at {path}")
+        if path.is_file():
+            return path.with_name(FILE) if path.name == SPEC else path
+        for candidate in (path / FILE, path / "policy" / FILE):
+            if candidate.is_file():
+                return candidate
+        run = (path / "config.toml").exists()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    if run:
         raise UserError(f"the run {path} has no policy yet: fedpg train --resume --out {path} writes it")
     raise UserError(f"{path} is neither a run folder nor an exported policy: it holds no {FILE}")
 

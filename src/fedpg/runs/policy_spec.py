@@ -18,7 +18,7 @@ PER_STATE = ("gaussian-state", "tanh-gaussian")
 NETWORKS = ("categorical", "gaussian", *PER_STATE)
 AXES = ((), ("seed",), ("seed", "agent"))
 """The leading axes that the arrays of a file may have."""
-MOST_AGENTS = 10**6
+MOST_AGENTS = 10**6  # as in `fedpg.runs.config`, which this file must not need
 NUMBERS = "biuf"
 """NumPy's kinds of the numbers of a space."""
 

@@ -259,7 +259,10 @@ class _Loop:
         self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         # Lines that were written after the checkpoint will be written again.
-        metrics.read(self.folder.metrics)  # refuses a foreign file before anything is dropped from it
+        kept = metrics.read(self.folder.metrics)  # refuses a foreign file before anything is dropped from it
+        whole = any(row["round"] == self.evaluated for row in kept)
+        damaged = f"{self.folder.metrics} is damaged: it has no line for round {self.evaluated}, where the checkpoint is from"
+        require(whole, f"{damaged}; restore it from a copy, or give another --out to start again")
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
         last = {"training": self.round - 1, "evaluation": self.evaluated}
         events = keep_lines(self.folder.events, lambda event: event["round"] <= last.get(event["during"], self.round))
