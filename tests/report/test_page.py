@@ -115,6 +115,8 @@ def test_a_real_browser_opens_it_offline(written, tmp_path):
         ({"return_per_agent": [1.0]}, "its lines have different numbers of seeds or agents"),
         ({"failed_seeds": [1]}, "Expected `object`, got `array`"),
         ({"env_steps": None}, "Expected `float`, got `null`"),
+        ({"objective_per_seed": ["good"]}, "Expected `float | null`, got `str`"),
+        ({"drift_sq_per_seed": [1.0]}, "its lines have different numbers of seeds or agents"),
     ],
 )
 def test_metrics_of_other_types_are_one_line(changes, message, runs, tmp_path, capsys):
