@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedpg.errors import UserError, require
+from fedpg.errors import UserError, one_line, require
 from fedpg.runs import checkpoint
 from fedpg.runs.folder import write_atomically
 from fedpg.runs.policy_spec import FORMAT, PER_STATE, TABLES, SpaceSpec, Spec, require_sound
@@ -98,7 +98,7 @@ def read(path: Path | str) -> PolicyFile:
     try:
         spec = msgspec.convert(about, Spec)
     except msgspec.ValidationError as error:
-        raise UserError(f"the policy file {found} is damaged: {error}") from None
+        raise UserError(f"the policy file {found} is damaged: {one_line(str(error))}") from None
     require_sound(found, spec, arrays)
     return PolicyFile(found, spec, arrays)
 

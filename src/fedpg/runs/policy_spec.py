@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from fedpg.errors import require
+from fedpg.errors import one_line, require
 
 FORMAT = "fedpg-policy-1"
 TABLES = {"softmax": "logits", "direct": "probabilities"}
@@ -116,7 +116,7 @@ def require_sound(path: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> None
     if ":" in spec.policy:  # only the user's function knows what it needs
         return
     expected = shapes(spec, arrays, len(lead))
-    check(bool(expected) and set(arrays) == set(expected), f"its arrays do not make a {spec.policy} policy")
+    check(bool(expected) and set(arrays) == set(expected), f"its arrays do not make a {one_line(spec.policy)} policy")
     for name, shape in expected.items():
         array = arrays[name]
         check(array.dtype.kind == "f", f"{name} holds {array.dtype}, not floating-point numbers")
