@@ -102,6 +102,9 @@ def test_a_real_browser_opens_it_offline(written, tmp_path):
         for width, dark in ((1100, True), (390, False)):
             shown.open(written, width, dark)
             assert shown.run("document.documentElement.scrollWidth") <= width
+        shown.open(written, 720)
+        shown.call("Emulation.setEmulatedMedia", media="print")  # nothing is cut off on paper
+        assert shown.run("document.documentElement.scrollWidth") <= 720
         assert shown.errors == []
 
 
