@@ -146,7 +146,7 @@ def test_an_agent_that_is_late_hears_that_the_run_is_over_too():
         heard.append(task.kind)
         return None if busy[0] and task.kind != "over" else pack(Answer(task.serial, "run-0", 0), {})
 
-    grid, link, lines = linked({7: answer})
+    _, link, lines = linked({7: answer})
     assert link.present() == {0}
     busy[0] = True
     assert dict(link.ask({0: pack(Task("evaluate", "run-0", ""), {})}, 0.05)) == {0: "no answer within 0.05 seconds"}

@@ -10,6 +10,7 @@ import pytest
 
 import fedpg
 from fedpg.cli import main
+from fedpg.runs import checkpoint
 from fedpg.runs.folder import RunFolder
 
 READERS = {  # the verbs that read a file, without those that would run an environment
@@ -88,6 +89,15 @@ def test_a_finished_run_whose_last_lines_are_lost_is_not_resumed(whole, tmp_path
     metrics.mkdir()
     for verb in ("resume", "report"):
         assert "cannot read" in refused(verb, tmp_path / "run", tmp_path, capsys)
+
+
+def test_a_checkpoint_of_something_else_is_one_line(whole, tmp_path, capsys):
+    shutil.copytree(whole, tmp_path / "run")
+    file = RunFolder(tmp_path / "run").checkpoint
+    arrays, about = checkpoint.read(file)
+    for other in ([], {"round": 2}, about | {"round": "two"}, about | {"round": 10**30}):
+        checkpoint.write(file, arrays, other)
+        assert "is of something else" in refused("resume", tmp_path / "run", tmp_path, capsys)
 
 
 def test_folders_of_other_kinds_are_one_line(whole, tmp_path, capsys):

@@ -175,12 +175,13 @@ def save(found: dict[str, Any], scored: list["Scored"], out: Path, matrix: bool)
         return [out / "evaluation.json"]
     from fedpg.report.figures import heat_map
 
-    rows, labels = stacked([one for one in scored if one.how == scored[-1].how])
+    how = scored[-1].how
+    rows, labels = stacked([one for one in scored if one.how == how])
     places = [f"environment {n}" for n in range(rows.shape[1])]
     try:
         return [
             out / "evaluation.json",
-            heat_map(rows, labels, places, out / "matrix.png", title="return of each policy in each environment"),
+            heat_map(rows, labels, places, out / "matrix.png", title=f"return of each policy in each environment, {how} actions"),
         ]
     except UserError as error:
         print(error)

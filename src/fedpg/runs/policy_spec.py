@@ -37,7 +37,7 @@ class SpaceSpec:
 
     kind: Literal["discrete", "box"]
     n: Count = 0
-    start: int = 0
+    start: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
     shape: tuple[Count, ...] = ()
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
@@ -102,6 +102,8 @@ def require_sound(path: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> None
     check(isinstance(agents, int) and 0 < agents <= MOST_AGENTS, f"its configuration has no number of agents from 1 to {MOST_AGENTS}")
     check(spec.axes in AXES and len(spec.returns) == len(spec.seeds), "its seeds, returns and axes do not fit together")
     check("seed" in spec.axes or len(spec.seeds) == 1, "it has several seeds, and its arrays have one")
+    whose = "agent" in spec.axes or 0 <= spec.agent < agents if spec.personal else "agent" not in spec.axes
+    check(whose, "it does not say whose policy it is")
     for space in (*spec.observation, *spec.action):
         check(_is_sound(space), "a space of its spec cannot be")
     check(
