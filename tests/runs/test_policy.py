@@ -179,7 +179,7 @@ UNSOUND_SPECS = {
     "a negative seed": ({"seeds": [-1]}, ">= 0"),
     "several seeds on no axis": ({"seeds": [0, 1], "returns": [1.0, 2.0], "axes": []}, "several seeds"),
     "unknown axes": ({"axes": ["time"]}, "axes do not fit"),
-    "an axis that is not there": ({"axes": ["seed", "agent"]}, "not \\[1, 2\\] and more"),
+    "an axis that is not there": ({"axes": ["seed", "agent"], "personal": True}, "not \\[1, 2\\] and more"),
     "a policy of nobody": ({"personal": True}, "whose policy"),
     "no observation": ({"observation": []}, "length >= 1"),
     "an unknown kind of space": ({"observation": [{"kind": "sphere"}]}, "Invalid enum value 'sphere'"),
