@@ -91,3 +91,12 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"fedpg\[plot\]"):
         panels([Panel("p", "x", "y", [])], tmp_path / "x.png", title="t")
+
+
+def test_few_whole_numbers_along_an_axis_that_is_not_linear_are_its_labels(tmp_path, drawn):
+    agents, eta = (Panel("p", "x", "y", [Line("CALM", x, [1.0, 2.0, 3.0])], x_scale="log") for x in ([3, 12, 48], [0.01, 0.2, 3.0]))
+    panels([agents, eta], tmp_path / "a.png")
+    first, second = drawn[0].axes
+    assert [label.get_text() for label in first.get_xticklabels()] == ["3", "12", "48"]
+    assert first.get_xticks(minor=True).tolist() == []
+    assert second.get_xticks().tolist() != [0.01, 0.2, 3.0]

@@ -120,6 +120,7 @@ def _draw_panel(axes: Any, panel: Panel, looks: dict[str, Style]) -> None:
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     for which, scale in (("x", panel.x_scale), ("y", panel.y_scale)):
         _scale(axes, which, scale)
+    _whole(axes, panel)
     for value in panel.guides:
         (axes.axvline if panel.names else axes.axhline)(value, color="#444444", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
     if panel.names:
@@ -164,6 +165,14 @@ def _scale(axes: Any, which: str, scale: str) -> None:
         axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, at: f"{value:g}".replace("-", "\N{MINUS SIGN}")))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _whole(axes: Any, panel: Panel) -> None:
+    """Labels the values along x themselves where the axis is not linear and they are few whole numbers, such as agents N."""
+    values = np.unique(np.concatenate([np.ravel(line.x) for line in panel.lines])) if panel.lines else np.zeros(0)
+    if panel.x_scale != "linear" and not panel.names and 1 < len(values) <= 8 and np.array_equal(values, np.round(values)):
+        axes.set_xticks(values)
+        axes.set_xticks([], minor=True)
 
 
 def _legend(figure: Any, drawn: Sequence[Panel | Heat], looks: dict[str, Style]) -> None:
