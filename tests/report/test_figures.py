@@ -10,7 +10,7 @@ from PIL import Image
 
 from fedpg.errors import UserError
 from fedpg.report import figures
-from fedpg.report.figures import Heat, Line, Panel, beside_heat_map, heat_map, panels
+from fedpg.report.figures import Heat, Line, Panel, above_heat_map, heat_map, panels
 from fedpg.report.statistics import estimate
 from fedpg.report.style import PALETTE, STYLES, WIDTH
 
@@ -73,7 +73,7 @@ def test_rows_have_names_from_the_top_bars_and_arrows_for_what_never_ends(tmp_pa
 def test_numbers_stand_in_a_heat_map(tmp_path, drawn):
     values = np.array([[1.0, 20.0], [3.0, 4.0]])
     heat_map(values, ["a", "b"], ["x", "y"], tmp_path / "heat.png", title="t")
-    beside_heat_map(
+    above_heat_map(
         Panel("p", "x", "y", [Line("a", [0, 1], [1.0, 2.0])]), Heat("t", values, ["a", "b"], ["x", "y"], groups=(1,)), tmp_path / "b.png"
     )
     assert [text.get_text() for text in drawn[0].axes[0].texts] == ["1", "20", "3", "4"]

@@ -74,21 +74,19 @@ def panels(
     columns: int = 2,
     height: float = 2.7,
     width: float = WIDTH,
-    widths: Sequence[float] = (),
 ) -> Path:
     """Panels side by side with one legend for all of them, saved under every path, whose suffix is the format. Returns the first.
 
     Args:
         columns: of panels; if all panels of a figure have the same names, only the first of a row shows them.
         height, width: of one row, in inches.
-        widths: of the columns, relative to each other.
     """
     pyplot = _pyplot()
     columns = min(columns, len(drawn))
     shape, named = (-(-len(drawn) // columns), columns), {tuple(panel.names) for panel in drawn if isinstance(panel, Panel)}
     with pyplot.rc_context(RC):
         figure, grid = pyplot.subplots(*shape, figsize=(width, height * shape[0] + 0.5), layout="constrained", squeeze=False,
-                                       sharey=columns > 1 and len(named) == 1 and named != {()}, width_ratios=widths or None)  # fmt: skip
+                                       sharey=columns > 1 and len(named) == 1 and named != {()})  # fmt: skip
         looks = styles([line.label for panel in drawn if isinstance(panel, Panel) for line in panel.lines if line.label[:1] != "_"])
         for axes, panel in zip(grid.flat, drawn, strict=False):
             _draw_heat(axes, panel) if isinstance(panel, Heat) else _draw_panel(axes, panel, looks)
@@ -207,11 +205,9 @@ def heat_map(values: np.ndarray, rows: list[str], columns: list[str], path: Path
     return panels([Heat(title, values, rows, columns)], path, columns=1, height=0.9 + 0.26 * len(rows))
 
 
-def beside_heat_map(panel: Panel, heat: Heat, path: Path) -> Path:
-    """A panel and a heat map side by side. Returns where they were saved."""
-    wide = 0.4 * len(heat.columns)  # inches of the numbers
-    height = max(3.4, 1.4 + 0.24 * len(heat.rows))
-    return panels([panel, heat], path, height=height, width=max(WIDTH, wide + 5.6), widths=(3.4, wide + 0.6))
+def above_heat_map(panel: Panel, heat: Heat, path: Path) -> Path:
+    """A panel and, below it, a heat map, whose numbers need the whole width. Returns where they were saved."""
+    return panels([panel, heat], path, columns=1, height=max(WIDTH / 3, 1.2 + 0.19 * len(heat.rows)))
 
 
 def _draw_heat(axes: Any, heat: Heat) -> None:
