@@ -86,7 +86,7 @@ class Config:
     """The environments: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any Gymnasium
     environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
     algorithm: str = "calm"
-    """The algorithm: calm (recommended: exact however much agents differ, quiet, one vector up); calm-vr (with variance reduction);
+    """The algorithm: calm (recommended: exact however much agents differ, little noise, one vector up); calm-vr (with variance reduction);
     fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg, heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo,
     fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
     pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
