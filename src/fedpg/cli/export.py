@@ -31,7 +31,7 @@ class ExportOptions:
     episodes: int = 100
     """Episodes per agent behind the mean reward on the card; 0 takes the last evaluation of the run."""
     video: bool = True
-    """Whether to film the policy too: True or False."""
+    """Do not film the policy."""
 
 
 def main(argv: list[str]) -> int:
