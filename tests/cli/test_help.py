@@ -13,8 +13,6 @@ from rich.console import Console
 
 from fedpg.cli import main
 from fedpg.cli.help import Flag, flags, show
-from fedpg.cli.parse import parse
-from fedpg.errors import UserError
 from fedpg.runs.config import Options
 
 
@@ -42,15 +40,6 @@ class Choices:
     """What."""
     json: bool = False
     """Print JSON."""
-    film: bool = True
-    """Do not film."""
-
-
-def test_what_is_on_by_default_has_a_flag_that_turns_it_off():
-    assert parse(Choices, ["mine", "--server", "x"], "fedpg do").film
-    assert not parse(Choices, ["mine", "--server", "x", "--no-film"], "fedpg do").film
-    with pytest.raises(UserError, match="unknown flag --film: did you mean '--no-film'"):
-        parse(Choices, ["mine", "--server", "x", "--film"], "fedpg do")
 
 
 def test_flags_of_a_dataclass():
@@ -62,7 +51,6 @@ def test_flags_of_a_dataclass():
         Flag("--env-option", "[NAME=VALUE ...]", "Pairs.", ""),
         Flag("--kind", "STR", "What. One of one, two.", "one"),
         Flag("--json", "", "Print JSON.", ""),
-        Flag("--no-film", "", "Do not film.", ""),
     ]
 
 

@@ -43,7 +43,7 @@ def _flag(action: argparse.Action) -> Flag:
     text, required = " ".join((action.help or "").split()).removesuffix(")"), (action.help or "").endswith("(required)")
     text, _, default = text.rpartition(" (required") if required else text.rpartition(" (default: ")
     text += f" One of {', '.join(choices)}." if choices else ""
-    shown = "" if default.strip() in ("None", "False") or name.startswith("--no-") else default.strip(" '")
+    shown = "" if default.strip() in ("None", "False") else default.strip(" '")
     return Flag(name, "STR" if choices else value.strip("{}"), text, None if required else shown)
 
 

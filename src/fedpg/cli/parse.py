@@ -26,7 +26,7 @@ def console() -> Console:
 
 def parse(kind: type[Options], argv: list[str], prog: str) -> Options:
     """`argv` as the flat dataclass `kind`; `--help` prints and exits, a mistake raises a one-line `UserError`."""
-    known = ["--help", *(f"--{'no-' if field.default is True else ''}{flag(field.name)}" for field in dataclasses.fields(kind))]
+    known = ["--help", *(f"--{flag(field.name)}" for field in dataclasses.fields(kind))]
     for word in argv:
         name = flag(word.partition("=")[0])
         if name.startswith("--") and name not in known:
