@@ -6,7 +6,6 @@ from typing import Any
 
 from fedpg import algorithms
 from fedpg.algorithms import Algorithm
-from fedpg.algorithms.personal import deploy_own
 from fedpg.problem import Problem
 
 BETA = 0.2
@@ -29,8 +28,6 @@ class Method:
     """Baseline; None for the task's."""
     policy: str = "auto"
     """Policy on finite MDPs."""
-    personal: str = "none"
-    """What every agent keeps to itself, as `--personal` calls it."""
     factor: float = 1.0
     """Multiplies step-sizes, for methods whose step is not a multiple of a gradient."""
     temperature: bool = False
@@ -47,13 +44,7 @@ class Method:
         if self.temperature:
             given["temperature"] = 1.0 / given["local_lr"]
         known = inspect.signature(algorithms.factory(self.algorithm)).parameters
-        found = algorithms.make(self.algorithm, problem, **{name: value for name, value in given.items() if name in known})
-        return deploy_own(found, self.own)
-
-    @property
-    def own(self) -> frozenset[str]:
-        """The parts of the params that are every agent's own."""
-        return frozenset({self.personal} - {"none"})
+        return algorithms.make(self.algorithm, problem, **{name: value for name, value in given.items() if name in known})
 
     def but(self, name: str, options: dict[str, Any] | None = None, **changes: Any) -> "Method":
         """A variant: a new name, further options, other fields."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from fedpg import envs, policies, trees
 from fedpg.algorithms.selection import EVERYONE, Participation
-from fedpg.algorithms.personal import keep_own
 from fedpg.envs import Federation, tabular
 from fedpg.envs.tabular import MDP, ConflictOptions, RandomMDPOptions, conflicting_mdps, random_mdps
 from fedpg.paper import families
@@ -110,12 +109,11 @@ class Task:
         policy = policies.make(method.policy, environment)
         if self.exact:
             return exact_policy_gradient(environment, policy, discount=self.discount)
-        problem = policy_gradient(
+        return policy_gradient(
             environment, policy, horizon=self.horizon, discount=self.discount, batch_size=self.batch,
             baseline=method.baseline or self.baseline, importance=method.importance or self.importance, eval_episodes=self.eval_episodes,
             dishonest=self.dishonest,
         )  # fmt: skip
-        return keep_own(problem, method.own)
 
     def simulator(
         self, method: Method, settings: dict[str, Any], seeds: int, participation: Participation = EVERYONE, **fixed: Any
