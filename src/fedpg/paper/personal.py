@@ -9,7 +9,7 @@ Unseen agents of CartPole fit a last layer to the layers of a trained federation
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -125,24 +125,36 @@ def alone(trained: evaluation.Trained, where: evaluation.Place, batches: int) ->
     return np.asarray(sim.evaluate(state).deterministic)
 
 
-def unseen_rows(rounds: int, seeds: int, count: int) -> list[Row]:
+class Newcomers(NamedTuple):
+    """Returns of unseen agents, mean of each seed: with a head fitted to a trained trunk, and alone; and the steps of each agent."""
+
+    fitted: np.ndarray
+    alone: np.ndarray
+    fitted_steps: int
+    alone_steps: int
+
+
+def newcomers(rounds: int, seeds: int, count: int) -> Newcomers:
     """A federation of five learns; others fit a head with a quarter of the steps that agents alone have."""
     config = resolve(Config(**UNSEEN, rounds=rounds, seeds=seeds, seed=ROOT, eval_every=rounds))
     with tempfile.TemporaryDirectory() as folder:
         trained = evaluation.read(train(config, out=Path(folder) / "run").folder)
     where = evaluation.place(trained.spec, agents=count)
-    batches = max(1, rounds // QUARTER)
-    fitted = heads.fit(trained, where, batches)
-    found = evaluation.evaluate(fitted.trained, fitted.place, episodes=config.eval_episodes, how="deterministic").own().mean((1, 2))
-    steps = config.batch * config.rollout_steps
-    reference = alone(trained, where, rounds).mean(1)
-    place = {"task": "unseen CartPoles", "N": count}
-    rows = [row("return", over_seeds(found), method="head fitted to a trained trunk", x=float(fitted.steps), **place)]
-    rows.append(row("return", over_seeds(reference), method="alone", x=float(rounds * steps), **place))
-    gap = over_seeds(found - reference)
+    fit = heads.fit(trained, where, max(1, rounds // QUARTER))
+    scored = evaluation.evaluate(fit.trained, fit.place, episodes=config.eval_episodes, how="deterministic")
+    steps = rounds * config.batch * config.rollout_steps
+    return Newcomers(scored.own().mean((1, 2)), alone(trained, where, rounds).mean(1), fit.steps, steps)
+
+
+def rows_of(found: Newcomers, count: int) -> list[Row]:
+    """The table of the newcomers."""
+    place, fitted, gap = {"task": "unseen CartPoles", "N": count}, "head fitted to a trained trunk", over_seeds(found.fitted - found.alone)
     judged = verdict.at_least(gap, 0.0)
-    keys = {"method": "head fitted to a trained trunk", "against": "alone", "comparison": "-", "verdict": judged}
-    return [*rows, row("return", gap, **keys, **place)]
+    return [
+        row("return", over_seeds(found.fitted), method=fitted, x=float(found.fitted_steps), **place),
+        row("return", over_seeds(found.alone), method="alone", x=float(found.alone_steps), **place),
+        row("return", gap, method=fitted, against="alone", comparison="-", verdict=judged, **place),
+    ]
 
 
 def run(tell: Tell, budgets: dict[str, int], tuning: int, seeds: int, rounds: int, unseen_seeds: int, unseen: int) -> Result:
@@ -170,7 +182,8 @@ def run(tell: Tell, budgets: dict[str, int], tuning: int, seeds: int, rounds: in
             flags = ("edge of the grid",) if own.edge else ()
             rows.append(row("score", mean_score([own.scores]), method=name, task=part, eta=own.eta, ratio=own.ratio, flags=flags))
     tell("unseen agents", 0.9)
-    rows += cached(("personal unseen", rounds, unseen_seeds, unseen), lambda: unseen_rows(rounds, unseen_seeds, unseen))
+    asked = rounds, unseen_seeds, unseen
+    rows += rows_of(cached(("newcomers", *asked), lambda: newcomers(*asked)), unseen)
     return Result(
         rows=rows, settings={"trajectories and rounds": spent, "ppo": dataclasses.asdict(SETTINGS), "etas": ETAS, "unseen": UNSEEN}
     )
