@@ -28,7 +28,7 @@ from fedpg.runs.setup import prepare, resolve
 TRIES = 10
 """How often a SuperLink is restarted without a finished round in between."""
 POLL = 0.2
-OVER_SECONDS = 10.0
+OVER_SECONDS = 30.0
 """How long the server waits, after the last round, until its agents know that the run is over."""
 STOP_SECONDS = 10.0
 """How long the training may take to notice that it is stopped."""

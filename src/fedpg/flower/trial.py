@@ -14,7 +14,8 @@ from fedpg.errors import UserError, require
 
 STEPS = 3
 SECONDS = 60.0
-"""How long making an environment and its first steps may take."""
+"""How long making an environment of your own, or of Gymnasium, and its first steps may take. Ours cannot hang: on a busy machine they
+compile slowly."""
 
 
 def try_environment(name: str, agent: int, heterogeneity: float | None, options: dict[str, Any]) -> Environment | HostEnvironment:
@@ -33,7 +34,7 @@ def try_environment(name: str, agent: int, heterogeneity: float | None, options:
 
     thread = threading.Thread(target=work, name="trial", daemon=True)
     thread.start()
-    thread.join(SECONDS)
+    thread.join(SECONDS if ":" in name else None)
     require(bool(result), f"{name} hangs: it was not made, reset and stepped {STEPS} times within {SECONDS:g} seconds")
     if isinstance(result[0], UserError):
         raise result[0]
