@@ -7,7 +7,7 @@ A row is one seed, or one seed in one setting of the hyper-parameters. Rows are 
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import jax
@@ -103,12 +103,18 @@ def agents_of_seeds(agents: Agents, key: jax.Array, seeds: int) -> Any:
     drawn = agents.agents if isinstance(agents, Federation) else agents
     if not callable(drawn):
         return jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *np.shape(x))), drawn)
+    drawing = _drawing if isinstance(drawn, Hashable) else _drawing.__wrapped__
+    return jax.tree.map(np.asarray, drawing(drawn)(key, np.arange(seeds)))
 
-    def of_seed(seed: jax.Array) -> Any:
-        return drawn(agent_key(key, seed, 0, 0, Purpose.AGENTS), seed)
 
-    draw = jax.jit(jax.vmap(of_seed), compiler_options=QUICK_OPTIONS.get(jax.default_backend()))
-    return jax.tree.map(np.asarray, draw(np.arange(seeds)))
+@functools.lru_cache(maxsize=8)
+def _drawing(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled function (key, numbers of seeds) -> the agents of every seed; the same for every simulator of these agents."""
+
+    def of_seed(key: jax.Array, seed: jax.Array) -> Any:
+        return draw(agent_key(key, seed, 0, 0, Purpose.AGENTS), seed)
+
+    return jax.jit(jax.vmap(of_seed, (None, 0)), compiler_options=QUICK_OPTIONS.get(jax.default_backend()))
 
 
 class AllAtOnce:

@@ -51,10 +51,12 @@ def run(tell: Tell, seeds: int, kappas: tuple[float, ...]) -> Result:
     rows, points = [], []
     cells = [(method, kappa) for method in METHODS for kappa in kappas]
     programs: dict[str, list[Simulator]] = {method.name: [] for method in METHODS}  # the same for every kappa
+    tasks = {kappa: dataclasses.replace(TASK, heterogeneity=kappa) for kappa in kappas}
+    agents = {kappa: task.federation() for kappa, task in tasks.items()}  # the same for every method
     for number, (method, kappa) in enumerate(cells):
         tell(f"{method.name}, kappa {kappa:g}", number / len(cells))
-        task, settings = dataclasses.replace(TASK, heterogeneity=kappa), {"beta": BETAS, "local_lr": [LOCAL_LR] * len(BETAS)}
-        curves = measure(task, method, settings, seeds=seeds, like=programs[method.name])
+        settings = {"beta": BETAS, "local_lr": [LOCAL_LR] * len(BETAS)}
+        curves = measure(tasks[kappa], method, settings, seeds=seeds, like=programs[method.name], federation=agents[kappa])
         for beta, values in zip(BETAS, curves.objective[..., -1], strict=True):
             found, (published, error) = estimate(values), PUBLISHED[beta][KAPPAS.index(kappa)]
             keys = {"task": TASK.name, "method": method.name, "heterogeneity": kappa, "beta": beta, "round": TASK.rounds}
