@@ -1,67 +1,145 @@
-"""Everything that uses private modules of flwr: performing a SuperNode's and a SuperLink's tasks in this process. Written for flwr 1.41.
+"""Everything that uses private modules of flwr: what a SuperNode, a server app and `flwr` do, in this process. Written for flwr 1.41.
 
-Flower starts a process for every message, which installs the app that came with the run and executes it with the agent's rights. A
-SuperNode with `--isolation process` starts nothing: it leaves its tasks to a process that asks for them on its local port and knows
-its secret. `TaskRunner` is that process. It takes the packet out of a message, puts the answer into a reply, and never opens the app.
-So a server can ask an agent for the tasks of `fedpg.flower.protocol` and for nothing else. `OpenRun` does the same for the server: the
-one task of a run, its server app, is performed by `fedpg serve` itself. This saves two processes, and none can outlive it.
+Flower starts a process for every message, which installs the app that came with the run and executes it with the agent's rights. Here
+`fedpg join` is the SuperNode: `Fleet` takes the packet out of a message, sends the answer back, and never asks for the app. So a server
+can ask an agent for the tasks of `fedpg.flower.protocol` and for nothing else. `OpenRun` is the server app of a run, and `Control` does
+what Flower's command line does. No process is left that could outlive ours, but the SuperLink.
 
 What each private name is needed for:
 
-    RuntimeHttpClient, AcquireTaskRequest, TaskType       ask the SuperNode for a task
-    SuperExecAuthHttpInterceptor                          prove that we know its secret
-    RuntimeTokenHttpInterceptor                           prove that a task is ours, with the token that came with it
+    FleetHttpClient and its requests, Node                the calls of an agent
+    NodeAuthHttpInterceptor, public_key_to_bytes          sign them
+    iterate_object_tree, inflate_object_from_contents, make_pull_object_fn_protobuf, ObjectPullError,
+    ObjectUnavailableError, make_confirm_message_received_fn_protobuf
+                                                          put a message together
+    get_object_tree, get_all_nested_objects, no_object_id_recompute, message_to_proto, remove_content_from_message,
+    make_push_object_fn_protobuf, ObjectPushError         take one apart
     RuntimeVersionHttpInterceptor                         say which version of Flower asks
-    pull_task_input, push_message, push_task_output       take the message of a task, hand back its reply, end it
-    HeartbeatSender, SendTaskHeartbeatRequest             show that a long task is being worked on
-    SubStatus, ErrorCode                                  how a task ended
+    RuntimeHttpClient, AcquireTaskRequest, TaskType       ask the SuperLink for the task of a run
+    SuperExecAuthHttpInterceptor                          prove that we know its secret
+    HeartbeatSender, SendTaskHeartbeatRequest             show that the run is being worked on
+    SubStatus                                             how it ended
     HttpGrid, TaskIdentity, PullTaskInputRequest, RetryInvoker, run_from_proto, PushTaskOutputRequest
                                                           be the server app of a run, and wait for a SuperLink that stutters
+    ControlHttpClient, RegisterNodeRequest, StartRunRequest, StopRunRequest, build_fab_from_disk, Fab, fab_to_proto
+                                                          register keys, start and stop runs
 
-What else depends on the version, without an import: the names of the Fleet API's calls and of the key's header (`proxy.py`), the codes
-of a refusal and command lines and their output (`processes.py`).
+What else depends on the version, without an import: the names of the Fleet API's calls and of the key's header (`proxy.py`), and the
+flags of `flower-superlink`.
 """
 
 import contextlib
-import threading
+import hashlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import ConfigRecord, Error, Message, RecordDict
-from flwr.common.constant import ErrorCode, SubStatus
-from flwr.common.serde import run_from_proto
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app.message.message import remove_content_from_message
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import SubStatus
+from flwr.common.serde import fab_to_proto, message_to_proto, run_from_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, StopRunRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+    RegisterNodeFleetRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, iterate_object_tree, no_object_id_recompute
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    make_push_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+)
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.interceptors.http import SuperExecAuthHttpInterceptor
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.retry import RetryInvoker, constant
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from fedpg.errors import one_line
 from fedpg.flower.protocol import PACKET, RECORD
 
 POLL = 0.2
-"""Seconds between questions for a task."""
+"""Seconds between questions for something that is about to come."""
 SECRET_CALLS = frozenset({"/flwr.proto.Runtime/AcquireTask"})
-"""Calls for which the SuperNode wants the secret; all others need the token that comes with a task."""
+"""Calls for which the SuperLink wants the secret; all others need the token that comes with a task."""
 
+IN_USE = 412
+"""What a SuperLink answers when a key is registered again."""
 RETRY_SECONDS = 90.0
 """How long a SuperLink that runs may fail to answer before the run on it is given up."""
 START_SECONDS = 60.0
 """How long a run that was submitted may take to appear."""
-
-AnswerPacket = Callable[[bytes], bytes]
-"""From a packet to the packet that answers it; never raises."""
+HEARTBEAT_SECONDS = 15.0
+"""Flower counts an agent as gone when it has not shown itself for twice as long."""
+CONTENT_SECONDS = 30.0
+"""How long the content of a message may take to come."""
 
 
 class RunLost(Exception):
     """The SuperLink does not serve the run any more: it ended, hangs, or counts the run as failed."""
+
+
+class MessageLost(Exception):
+    """A message cannot be read, or its answer is not wanted any more: its run has ended."""
+
+
+class Control:
+    """Flower's Control API on a SuperLink of this machine.
+
+    Args:
+        address: HOST:PORT of the SuperLink.
+        authority: the certificate, as PEM, that signed the SuperLink's; None: no encryption.
+    """
+
+    def __init__(self, address: str, authority: bytes | None) -> None:
+        version = RuntimeVersionHttpInterceptor(component_name="flwr CLI")
+        self._client = ControlHttpClient.from_server_address(address, authority is None, authority, [version])
+
+    def register(self, key: bytes) -> None:
+        """Lets the SuperNode with this public key in; nothing changes if it was let in before."""
+        try:
+            self._client.RegisterNode(RegisterNodeRequest(public_key=key))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != IN_USE:
+                raise
+
+    def start_run(self, app: Path) -> int:
+        """Starts a run of the app in a folder; its number."""
+        data = build_fab_from_disk(app)
+        fab = Fab(hashlib.sha256(data).hexdigest(), data, {})
+        return self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id
+
+    def stop_run(self, number: int) -> None:
+        """Stops a run, unless it has ended or the SuperLink does not know it."""
+        with contextlib.suppress(httpx.HTTPStatusError):
+            self._client.StopRun(StopRunRequest(run_id=number))
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._client.close()
 
 
 class OpenRun:
@@ -148,105 +226,96 @@ class OpenRun:
         self._grid.close()
 
 
-class TaskRunner:
-    """Performs a SuperNode's tasks in the background until `stop`.
+class Fleet:
+    """An agent's side of Flower's Fleet API: what a SuperNode does with a server.
+
+    Its methods raise `httpx.TransportError` where the server cannot be reached, and `httpx.HTTPStatusError` where it refuses.
 
     Args:
-        address: HOST:PORT of the SuperNode's own port (its --host and --port).
-        secret: the content of the file that the SuperNode has as --superexec-auth-secret-file.
-        answer: packet -> packet; never raises.
-        tell: called with one line when a task fails.
-        authority: the certificate, as PEM, that signed that of the SuperNode's own port; None: no encryption.
+        address: HOST:PORT of the server.
+        authority: the certificate, as PEM, that signed the server's; None: no encryption, and any key may come in.
+        key: the agent's private key.
+
+    Attributes:
+        node: Flower's number of this agent; 0 before `connect`.
     """
 
-    def __init__(
-        self, address: str, secret: bytes, answer: AnswerPacket, tell: Callable[[str], None], authority: bytes | None = None
-    ) -> None:
-        self._address, self._secret, self._answer, self._tell, self._authority = address, secret, answer, tell, authority
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="task runner", daemon=True)
-        self._thread.start()
+    def __init__(self, address: str, authority: bytes | None, key: EllipticCurvePrivateKey) -> None:
+        proofs = [RuntimeVersionHttpInterceptor(component_name="SuperNode"), NodeAuthHttpInterceptor(key, key.public_key())]
+        self._client = FleetHttpClient.from_server_address(address, authority is None, authority, proofs)
+        self._key, self._registers, self.node = public_key_to_bytes(key.public_key()), authority is None, 0
 
-    def stop(self, seconds: float = 5.0) -> None:
-        """Takes no more tasks, and waits up to `seconds` for the current one."""
-        self._stopped.set()
-        self._thread.join(seconds)
-
-    def _client(self, proof: object) -> RuntimeHttpClient:
-        # Without Flower's retries: on a refusal they interrupt the whole process, and a SuperNode that ends takes its tasks along.
-        interceptors = [RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), proof]
-        insecure = self._authority is None
-        return RuntimeHttpClient.from_server_address(self._address, insecure, self._authority, interceptors, retry_invoker=None)
-
-    def _run(self) -> None:
-        client = self._client(SuperExecAuthHttpInterceptor(master_secret=self._secret, protected_methods=SECRET_CALLS))
-        current: _TaskThread | None = None
-        while not self._stopped.wait(POLL):
+    def connect(self, before: int) -> None:
+        """Comes in. `before` is the number that an earlier process of this agent had, which may still count as connected; 0: none."""
+        if before:
+            self.leave(before)
+        if self._registers:
             try:
-                found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-            except Exception:  # the SuperNode is starting or ending, which `processes.py` watches
-                continue
-            if found.HasField("task") and found.token:
-                if current:
-                    current.finish()
-                current = _TaskThread(self._client(RuntimeTokenHttpInterceptor(found.token)), self._answer, self._tell)
-        if current:
-            current.finish()
-        client.close()
+                self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._key))
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code != IN_USE:
+                    raise
+        asked = ActivateNodeRequest(public_key=self._key, heartbeat_interval=HEARTBEAT_SECONDS)
+        self.node = self._client.ActivateNode(asked).node_id
 
+    def leave(self, node: int) -> None:
+        """Says that a node of this agent is away, unless the server has no such node."""
+        with contextlib.suppress(httpx.HTTPStatusError):
+            self._client.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
-class _TaskThread(threading.Thread):
-    """One task, performed while the next one is asked for.
+    def beat(self) -> bool:
+        """Shows that this agent is there; False if the server does not know it any more."""
+        return self._client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=HEARTBEAT_SECONDS)).success
 
-    A SuperNode hands out a task before it has the content of its message. If the content never comes, as when the SuperLink dies in
-    between, it does not take the task back. It handles one message after the other, so when it hands out a new task, an old one
-    whose content is still missing can be abandoned.
-    """
+    def receive(self, is_over: Callable[[], bool]) -> Message | None:
+        """The next message; None if there is none now."""
+        found = self._client.PullMessages(PullMessagesRequest(node=self._node))
+        if not found.messages_list:
+            return None
+        tree, run = found.message_object_trees[0], found.messages_list[0].metadata.run_id
+        try:
+            message = inflate_object_from_contents(tree.object_id, self._content(tree, run, is_over), return_type=Message)
+        except (httpx.HTTPStatusError, ObjectPullError) as error:  # its run has ended meanwhile
+            raise MessageLost(str(error)) from error
+        message.metadata.__dict__["_message_id"] = tree.object_id  # a message does not contain its own number
+        return message
 
-    def __init__(self, client: RuntimeHttpClient, answer: AnswerPacket, tell: Callable[[str], None]) -> None:
-        super().__init__(name="task", daemon=True)
-        self._client, self._answer, self._tell = client, answer, tell
-        self._has_content = self._abandoned = False
-        self.start()
+    def _content(self, tree: Any, run: int, is_over: Callable[[], bool]) -> dict[str, bytes]:
+        """The parts of a message by name."""
+        pull, found, end = make_pull_object_fn_protobuf(self._client.PullObject, self._node, run), {}, time.monotonic() + CONTENT_SECONDS
+        for name in dict.fromkeys(part.object_id for part in iterate_object_tree(tree)):
+            while name not in found:
+                try:
+                    found[name] = pull(name)
+                except (ObjectUnavailableError, httpx.TransportError) as error:  # the server sends a message before its content
+                    if is_over() or time.monotonic() > end:
+                        raise MessageLost("its content did not come") from error
+                    time.sleep(POLL)
+        make_confirm_message_received_fn_protobuf(self._client.ConfirmMessageReceived, self._node, run)(tree.object_id)
+        return found
 
-    def finish(self) -> None:
-        """Waits for the task if its content has come, and abandons it otherwise."""
-        if self._has_content:
-            self.join()
-        self._abandoned = True
+    def reply(self, message: Message, packet: bytes) -> None:
+        """Sends the packet that answers a message."""
+        answer = Message(RecordDict({RECORD: ConfigRecord({PACKET: packet})}), reply_to=message)
+        answer.metadata.__dict__["_message_id"] = answer.object_id
+        with no_object_id_recompute():
+            tree, objects = get_object_tree(answer), get_all_nested_objects(answer)
+            asked = PushMessagesRequest(node=self._node, message_object_trees=[tree], clientapp_runtime_list=[0.0])
+            asked.messages_list.append(message_to_proto(remove_content_from_message(answer)))
+            try:
+                sent = self._client.PushMessages(asked)
+                push = make_push_object_fn_protobuf(self._client.PushObject, self._node, message.metadata.run_id, sent.session_id)
+                for name in sent.objects_to_push:
+                    push(name, objects[name].deflate())
+            except (httpx.HTTPStatusError, ObjectPushError) as error:
+                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500:
+                    raise
+                raise MessageLost(str(error)) from error
+
+    def close(self) -> None:
+        """Closes the connection."""
         self._client.close()
 
-    def run(self) -> None:
-        """Takes the message, answers it, hands the reply back."""
-        client, context, status, heartbeat = self._client, None, SubStatus.FAILED, HeartbeatSender(self._send_heartbeat)
-        try:
-            try:
-                heartbeat.start()
-                message, context, _, _ = pull_task_input(client)
-                self._has_content = True
-                push_message(client, self._reply(message), context)
-                status = SubStatus.COMPLETED
-            finally:
-                if heartbeat.is_running:
-                    heartbeat.stop()
-                if not self._abandoned:
-                    push_task_output(client, context, status, "" if status == SubStatus.COMPLETED else "failed")
-                    client.close()
-        except Exception as error:  # the run or the SuperNode has ended; the next task may still work
-            why = "its content did not come" if self._abandoned else f"{type(error).__name__}: {error}"
-            self._tell(one_line(f"a task failed: {why}"))
-
-    def _send_heartbeat(self) -> bool:
-        # Flower's own function would interrupt this process for a task that the SuperNode has given up.
-        with contextlib.suppress(Exception):
-            self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
-        return True
-
-    def _reply(self, message: Message) -> Message:
-        """The reply to a message, always: a SuperNode waits for it before it takes the next task."""
-        try:
-            content = RecordDict({RECORD: ConfigRecord({PACKET: self._answer(message.content[RECORD][PACKET])})})
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
-        return Message(content, reply_to=message)
+    @property
+    def _node(self) -> Node:
+        return Node(node_id=self.node)

@@ -108,11 +108,11 @@ class Serving(contextlib.ExitStack):
             raise UserError(f"{type(error).__name__}: {error}; see {log}") from error
 
     def _start(self, again: bool) -> None:
-        """Starts the SuperLink; one that was killed while it was started again counts as lost."""
+        """Starts the SuperLink; one that was killed meanwhile, or does not start again, counts as lost."""
         try:
             self._link.start()
         except UserError as error:
-            if again and self._link.code() is not None:
+            if (code := self._link.code()) is not None and (again or code < 0):
                 raise RunLost(str(error)) from error
             raise
 
