@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedpg.errors import UserError, one_line
-from fedpg.flower.flwr_private import HEARTBEAT_SECONDS, PACKET, RECORD, Fleet, MessageLost
+from fedpg.flower.flwr_private import HEARTBEAT_SECONDS, Fleet, MessageLost, packet_of
+from fedpg.flower.processes import write_secret
 from fedpg.runs.folder import write_atomically
 
 SHORTEST_PAUSE, LONGEST_PAUSE, PART = 0.2, 3.0, 0.1
@@ -133,10 +134,10 @@ class Connection:
             message = self._fleet.receive(self._stopped.is_set)
             if message is None:
                 return False
-            packet = self._answer(message.content[RECORD][PACKET])
+            packet = self._answer(packet_of(message))
             self._persist(lambda: self._fleet.reply(message, packet))
-        except (MessageLost, KeyError, TypeError) as error:
-            self._tell(one_line(f"a message could not be answered: {type(error).__name__}: {error}"))
+        except MessageLost as lost:
+            self._tell(one_line(f"a message was lost: {lost}"))
         self._last = time.monotonic()
         return True
 
@@ -160,5 +161,5 @@ def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """The key by which a server without keys recognises this agent when it comes again."""
     if not path.exists():
         form, plain = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        write_atomically(path, ec.generate_private_key(ec.SECP384R1()).private_bytes(serialization.Encoding.PEM, form, plain))
+        write_secret(path, ec.generate_private_key(ec.SECP384R1()).private_bytes(serialization.Encoding.PEM, form, plain))
     return _private_key(path)

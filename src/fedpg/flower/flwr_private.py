@@ -106,6 +106,17 @@ class MessageLost(Exception):
     """A message cannot be read, or its answer is not wanted any more: its run has ended."""
 
 
+def packet_of(message: Message) -> bytes:
+    """The packet in a message; raises `MessageLost` if it is not one of ours."""
+    try:
+        packet = message.content[RECORD][PACKET]
+    except (KeyError, TypeError):
+        packet = None
+    if not isinstance(packet, bytes):
+        raise MessageLost("it holds no packet")
+    return packet
+
+
 class Control:
     """Flower's Control API on a SuperLink of this machine.
 
@@ -274,7 +285,7 @@ class Fleet:
             return None
         tree, run = found.message_object_trees[0], found.messages_list[0].metadata.run_id
         try:
-            message = inflate_object_from_contents(tree.object_id, self._content(tree, run, is_over), return_type=Message)
+            message = inflate_object_from_contents(tree.object_id, self._content(tree, run, is_over))
         except (httpx.HTTPStatusError, ObjectPullError) as error:  # its run has ended meanwhile
             raise MessageLost(str(error)) from error
         message.metadata.__dict__["_message_id"] = tree.object_id  # a message does not contain its own number

@@ -147,7 +147,8 @@ def greet(server: str, greeting: Greeting, keys: Path | None) -> tuple[int, str]
             raise UserError(f"{told}: is this the right server, and the right ca.crt?") from None
         if keys and isinstance(why, ssl.SSLError):
             raise UserError(f"{server} does not speak TLS: its server runs with --insecure, so give --insecure instead of --keys") from None
-        if not keys and _speaks_tls(server):
+        # A caller in plain text is cut off by TLS. One that is refused or not answered in time is not, and a server need not hear of a try.
+        if not keys and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _speaks_tls(server):
             raise UserError(f"{server} speaks TLS: give --keys FOLDER, with ca.crt and your key, instead of --insecure") from None
         return 0, one_line(str(error) or type(error).__name__)
     if reply.status_code == REFUSED:
