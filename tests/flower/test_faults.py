@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from fedpg.flower.seats import JOINED
 from helpers.failing_env import hanging
 from helpers.network import cable
-from helpers.real import federation, named
+from helpers.real import federation
 
 pytestmark = pytest.mark.federation
 DEADLINE = 30.0
@@ -157,24 +156,4 @@ def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
     assert max(lost) < 11, "it is back"
     assert not real.missed(0)
     assert not real.missed(1)
-    real.check_whole()
-
-
-def test_a_supernode_that_is_killed_is_started_again(tmp_path, orders):
-    with walkers(tmp_path, orders, rounds=10) as real:
-        let_all_walk(real, orders)
-        during = hang(real, orders)
-        (node,) = named(real.processes["join-1"].pid, "flower-supernode")
-        os.kill(node, signal.SIGKILL)
-        orders.write_text("a:slow c:slow")
-        real.wait_until(lambda: real.round() > during + 1 and real.is_present(1))
-        orders.unlink()
-        real.finish()
-        assert real.processes["join-1"].poll() is None
-    lost = real.missed(1)
-    assert set(lost) == set(range(during, max(lost) + 1))
-    assert max(lost) < 9, "it is back"
-    assert "restarting it" in real.log("join-1")
-    assert not real.missed(0)
-    assert not real.missed(2)
     real.check_whole()

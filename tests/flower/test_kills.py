@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from fedpg.flower.processes import identity
+from fedpg.flower.processes import RUNNING, identity
 from fedpg.flower.serving import KILLED
-from helpers.real import Real, federation, named
+from helpers.real import Real, federation
 from helpers.rounds import SERVER, error, part, saved, simulated
 
 pytestmark = pytest.mark.federation
@@ -64,10 +64,13 @@ EARLY = tuple(PLACES)[:4]
 def process(real: Real, which: str) -> int | None:
     """The process of a kind that a fault hits, if it runs."""
     if which == "SuperLink":
-        found = named(real.processes["serve"].pid, "flower-superlink")
-    else:
-        found = [real.processes["serve" if which == "server" else "join-1"].pid]
-    return found[0] if found and identity(found[0]) else None
+        try:
+            who = json.loads((real.out / "federation" / RUNNING).read_bytes())["superlink"]
+        except (OSError, KeyError):
+            return None
+        return who[0] if identity(who[0]) == who else None
+    found = real.processes["serve" if which == "server" else "join-1"].pid
+    return found if identity(found) else None
 
 
 def fault(real: Real, which: str, target: int, number: int) -> None:
@@ -156,7 +159,7 @@ def check(real: Real, rounds: int = ROUNDS) -> None:
     round, arrays = saved(real)
     assert round == rounds
     assert error(part(arrays, SERVER), part(simulated(real.config)[rounds], SERVER)) < 1e-5
-    assert not (real.out / "federation" / "running.json").exists()
+    assert not (real.out / "federation" / RUNNING).exists()
 
 
 def record(column: str, cells: dict[str, Any]) -> None:
@@ -210,13 +213,12 @@ def test_a_fault_in_every_place(tmp_path, column):
 
 def test_kills_at_random_moments(tmp_path):
     """A hundred over one run, of one process or of two at once; FEDPG_KILLS gives another number."""
-    count, dice, done, rounds = int(os.environ.get("FEDPG_KILLS", "100")), random.Random(1), dict.fromkeys(COLUMNS[::2], 0), 50
-    with federation(tmp_path, ("--quorum", str(AGENTS)), rounds=rounds, agents=AGENTS, algorithm="scaffold", eval_every=5) as real:
+    count, dice, done, rounds = int(os.environ.get("FEDPG_KILLS", "100")), random.Random(1), dict.fromkeys(COLUMNS[::2], 0), 100
+    with federation(tmp_path, ("--quorum", str(AGENTS)), rounds=rounds, agents=AGENTS, algorithm="scaffold", eval_every=10) as real:
         begin(real)
         while (number := sum(done.values())) < count:
-            time.sleep(dice.uniform(0.0, 12.0))
-            # Spread over the whole run, also in the time in which it recovers.
-            real.wait_until(lambda: real.round() >= rounds * (number - 1) // count, 400.0)
+            # Over the whole run, and also while it recovers: the faster it comes on, the sooner the next one.
+            time.sleep(dice.uniform(0.0, 15.0 if real.round() * count <= rounds * number else 3.0))
             kinds = ["server", "SuperLink", "agent"]
             both = dice.sample(kinds, 2) if dice.random() < 0.2 else [dice.choice(kinds)]
             targets = {which: target for which in both if (target := process(real, which))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -19,10 +20,11 @@ class Paper:
     """A grid whose nodes answer as `nodes`, node -> (packet -> packet, an Exception, or None for silence), says."""
 
     def __init__(self, nodes):
-        self.nodes, self.sent, self.asked = nodes, {}, []
+        self.nodes, self.sent, self.asked, self.activated = nodes, {}, [], {}
 
     def get_nodes(self):
-        return [SimpleNamespace(node_id=node, public_key=b"key of %d" % node) for node in self.nodes]
+        known = ({"node_id": node, "public_key": b"key of %d" % node} for node in self.nodes)
+        return [SimpleNamespace(**one, last_activated_at=self.activated.get(one["node_id"], "then")) for one in known]
 
     def push_messages(self, messages):
         names = []
@@ -176,3 +178,22 @@ def test_a_node_that_leaves_takes_its_agent_along():
     assert link.present() == {0, 1}
     del grid.nodes[7]
     assert link.present() == {1}
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["goes away", "connects anew"])
+def test_nobody_waits_for_an_agent_that_was_killed_with_a_task_in_its_hands(gone):
+    grid, link, _ = linked({7: node(0), 8: node(1)})
+    assert link.present() == {0, 1}
+    before, found, began = grid.nodes[8], {}, time.monotonic()
+    grid.nodes[8] = lambda packet: None
+    for agent, answer in link.ask({0: b"x", 1: b"x"}, 60.0):
+        found[agent] = answer
+        if gone:
+            grid.nodes.pop(8, None)
+        else:
+            grid.activated[8], grid.nodes[8] = "now", lambda packet: None if packet == b"x" else before(packet)
+    assert found == {0: b"work", 1: "its node has gone" if gone else "it connected anew"}
+    assert time.monotonic() - began < 5.0
+    assert link.present() == ({0} if gone else {0, 1}), "it says again who it is"
+    grid.nodes[8] = before  # it was not killed, but without a network for a while
+    assert link.late() == ({1: b"work"} if gone else {})

@@ -181,8 +181,12 @@ def descendants(process: int) -> list[int]:
 
 def named(root: int, word: str) -> list[int]:
     """The processes below one whose command has a word."""
-    commands = {process: Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ") for process in descendants(root)}
-    return [process for process, command in commands.items() if word in command]
+    found = []
+    for process in descendants(root):
+        with contextlib.suppress(OSError):  # it may have ended since
+            if word in Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " "):
+                found.append(process)
+    return found
 
 
 @contextlib.contextmanager

@@ -258,16 +258,26 @@ class Fleet:
 
     def connect(self, before: int) -> None:
         """Comes in. `before` is the number that an earlier process of this agent had, which may still count as connected; 0: none."""
+        asked = ActivateNodeRequest(public_key=self._key, heartbeat_interval=HEARTBEAT_SECONDS)
         if before:
             self.leave(before)
-        if self._registers:
-            try:
-                self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._key))
-            except httpx.HTTPStatusError as error:
-                if error.response.status_code != IN_USE:
-                    raise
-        asked = ActivateNodeRequest(public_key=self._key, heartbeat_interval=HEARTBEAT_SECONDS)
-        self.node = self._client.ActivateNode(asked).node_id
+        elif self._registers:
+            self._register()
+        try:
+            self.node = self._client.ActivateNode(asked).node_id
+        except httpx.HTTPStatusError:
+            if not (before and self._registers):
+                raise
+            self._register()  # this is another server, or one that begins anew
+            self.node = self._client.ActivateNode(asked).node_id
+
+    def _register(self) -> None:
+        """Makes the key of this agent known, unless it is: the process may have been killed before it knew its number."""
+        try:
+            self._client.RegisterNode(RegisterNodeFleetRequest(public_key=self._key))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != IN_USE:
+                raise
 
     def leave(self, node: int) -> None:
         """Says that a node of this agent is away, unless the server has no such node."""
