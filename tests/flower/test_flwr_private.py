@@ -19,7 +19,7 @@ from flwr.superlink.main import create_app
 
 from fedpg.errors import UserError
 from fedpg.flower import connection as connections
-from fedpg.flower import flwr_private
+from fedpg.flower import fleet, flwr_private
 from fedpg.flower.connection import KEY, NODE, Connection
 from fedpg.flower.flwr_private import Control, OpenRun, RunLost
 from fedpg.flower.processes import free_port
@@ -159,7 +159,7 @@ def test_an_agent_that_was_killed_comes_in_again_at_once(superlink, tmp_path):
     activated = next(iter(run.get_nodes())).last_activated_at
     with Agent(superlink.address, tmp_path) as agent:
         end = time.monotonic() + 10.0
-        while (known := list(run.get_nodes())) and known[0].last_activated_at == activated and time.monotonic() < end:
+        while [info.last_activated_at for info in run.get_nodes()] in ([], [activated]) and time.monotonic() < end:
             time.sleep(0.05)
         assert [info.node_id for info in run.get_nodes()] == [before]
         assert answer_to(run, send(run, packet(b"now"))) == b"won"
@@ -199,7 +199,7 @@ def test_an_answer_to_a_run_that_has_ended_is_dropped(superlink, tmp_path):
 def test_a_message_whose_content_never_comes_is_left_for_the_next(superlink, tmp_path, monkeypatch):
     """As when a server dies between a message and its content."""
     interrupts = []
-    monkeypatch.setattr(flwr_private, "CONTENT_SECONDS", 0.5)
+    monkeypatch.setattr(fleet, "CONTENT_SECONDS", 0.5)
     before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
         run = superlink.run()

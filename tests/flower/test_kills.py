@@ -203,11 +203,12 @@ def test_a_fault_in_every_place(tmp_path, column):
             run.finish()
             cells |= run.cells
             words = [event["what"] for event in real.events()]
-            assert any(re.search(SAID.get(column, ""), what) for what in words), words
+            assert not run.cells or any(re.search(SAID.get(column, ""), what) for what in words), words
         check(real)
+        print(column, "attempt", attempt, run.cells)
         if len(cells) == len(PLACES):
             break
-    assert list(PLACES) == [place for place in PLACES if place in cells], "a place was never reached"
+    assert [place for place in PLACES if place in cells] == list(PLACES), "a place was never reached"
     record(column, cells)
 
 

@@ -3,12 +3,16 @@
 import importlib
 import os
 import sys
+import threading
+from typing import NoReturn
 
 from fedpg import cache
 from fedpg.errors import UserError, choose
 
 NO_CACHE = "--no-cache"
 """A flag of every verb."""
+UNSTOPPABLE = {"trial", "connection"}
+"""Names of the threads in which `fedpg join` uses the environment."""
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
@@ -53,3 +57,13 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fedpg: stopped", file=sys.stderr)
         return 130
+
+
+def run() -> NoReturn:
+    """The command as a process. It also ends while an agent's environment still runs, which no thread can be told to stop."""
+    code = main()
+    if UNSTOPPABLE.intersection(thread.name for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # the interpreter would end the thread in the middle of compiled code, and abort
+    sys.exit(code)

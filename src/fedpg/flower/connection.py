@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedpg.errors import UserError, one_line
-from fedpg.flower.flwr_private import HEARTBEAT_SECONDS, Fleet, MessageLost, packet_of
-from fedpg.flower.processes import write_secret
+from fedpg.flower.fleet import HEARTBEAT_SECONDS, Fleet, MessageLost, packet_of
+from fedpg.flower.keys import own_key, private_key
 from fedpg.runs.folder import write_atomically
 
 SHORTEST_PAUSE, LONGEST_PAUSE, PART = 0.2, 3.0, 0.1
@@ -46,12 +44,13 @@ class Connection:
 
     def __init__(self, server: str, agent: int, answer: AnswerPacket, folder: Path, keys: Path | None, tell: Callable[[str], None]) -> None:
         self._server, self._answer, self._tell, self._number = server, answer, tell, folder / NODE
-        key = _private_key(keys / f"agent-{agent}") if keys else _own_key(folder / KEY)
+        key = private_key(keys / f"agent-{agent}") if keys else own_key(folder / KEY)
         self._fleet = Fleet(server, (keys / "ca.crt").read_bytes() if keys else None, key)
         self._stopped, self._unknown, self._away = threading.Event(), threading.Event(), False
         self._refused_since, self._last = 0.0, time.monotonic()
         self._error: BaseException | None = None
-        self._threads = [threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._run, self._beat)]
+        works = {"connection": self._run, "heartbeat": self._beat}
+        self._threads = [threading.Thread(target=work, name=name, daemon=True) for name, work in works.items()]
         for thread in self._threads:
             thread.start()
 
@@ -151,15 +150,3 @@ class Connection:
                     known = error.response.status_code in UNREACHABLE
                 if not known:
                     self._unknown.set()
-
-
-def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    return serialization.load_ssh_private_key(path.read_bytes(), None)
-
-
-def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key by which a server without keys recognises this agent when it comes again."""
-    if not path.exists():
-        form, plain = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        write_secret(path, ec.generate_private_key(ec.SECP384R1()).private_bytes(serialization.Encoding.PEM, form, plain))
-    return _private_key(path)

@@ -1,14 +1,11 @@
 """The SuperLink of a server: started, told the agents' keys, given a run, restarted, and stopped."""
 
 import base64
-import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import httpx
-
-from fedpg.flower.flwr_private import Control, OpenRun, RunLost
+from fedpg.flower.flwr_private import OpenRun, RunLost, opened
 from fedpg.flower.keys import agent_keys, flower_key
 from fedpg.flower.processes import Child, Running, command, free_port, key_flags, wait_until_open, write_secret
 from fedpg.runs.folder import write_atomically
@@ -76,7 +73,7 @@ class SuperLink:
             RunLost: if it dies meanwhile.
         """
         before = self._folder / RUN_ID
-        with self._control() as control:
+        with opened(self._address, self._authority) as control:
             if before.exists():
                 # A SuperNode with half a message of a dead server app waits for the rest until that run is stopped.
                 control.stop_run(int(before.read_text()))
@@ -84,20 +81,9 @@ class SuperLink:
         write_atomically(before, str(number).encode())
         return OpenRun(self._address, self._secret, self._authority, number, lambda: is_over() or self.code() is not None)
 
-    @contextlib.contextmanager
-    def _control(self) -> Iterator[Control]:
-        """Its Control API; whatever goes wrong there is a lost run."""
-        control = Control(self._address, self._authority)
-        try:
-            yield control
-        except (httpx.HTTPError, ValueError) as error:
-            raise RunLost(str(error)) from error
-        finally:
-            control.close()
-
     def _register_keys(self) -> None:
         """Registers the agents' public keys; those that its database has stay as they are."""
         if self._keys:
-            with self._control() as control:
+            with opened(self._address, self._authority) as control:
                 for file in agent_keys(self._keys).values():
                     control.register(flower_key(file))

@@ -15,6 +15,8 @@ from fedpg.errors import UserError, require
 STEPS = 3
 SECONDS = 60.0
 """How long making an environment and its first steps may take."""
+LOOK = 0.3
+"""Seconds between looks whether it is done."""
 
 
 def try_environment(name: str, agent: int, heterogeneity: float | None, options: dict[str, Any]) -> Environment | HostEnvironment:
@@ -33,7 +35,10 @@ def try_environment(name: str, agent: int, heterogeneity: float | None, options:
 
     thread = threading.Thread(target=work, name="trial", daemon=True)
     thread.start()
-    thread.join(SECONDS)
+    for _ in range(max(1, round(SECONDS / LOOK))):  # many short waits: the time in which this process is stopped does not count
+        thread.join(LOOK)
+        if result:
+            break
     require(bool(result), f"{name} hangs: it was not made, reset and stepped {STEPS} times within {SECONDS:g} seconds")
     if isinstance(result[0], UserError):
         raise result[0]
