@@ -217,6 +217,7 @@ def test_kills_at_random_moments(tmp_path):
     count, dice, done, rounds = int(os.environ.get("FEDPG_KILLS", "100")), random.Random(1), dict.fromkeys(COLUMNS[::2], 0), 100
     with federation(tmp_path, ("--quorum", str(AGENTS)), rounds=rounds, agents=AGENTS, algorithm="scaffold", eval_every=10) as real:
         begin(real)
+        real.wait_until((real.out / "federation" / "config.toml").exists)  # from here on there is a run to resume
         while (number := sum(done.values())) < count:
             # Over the whole run, and also while it recovers: the faster it comes on, the sooner the next one.
             time.sleep(dice.uniform(0.0, 15.0 if real.round() * count <= rounds * number else 3.0))

@@ -46,7 +46,7 @@ class Paper:
         del self.sent[name]
         failed = isinstance(found, Exception)
         content = found if isinstance(found, dict) else {RECORD: {PACKET: found}}
-        error = SimpleNamespace(code=2, reason=str(found))
+        error = SimpleNamespace(code=getattr(found, "code", 2), reason=str(found))
         return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name), has_error=lambda: failed, content=content, error=error)
 
 
@@ -197,3 +197,13 @@ def test_nobody_waits_for_an_agent_that_was_killed_with_a_task_in_its_hands(gone
     assert link.present() == ({0} if gone else {0, 1}), "it says again who it is"
     grid.nodes[8] = before  # it was not killed, but without a network for a while
     assert link.late() == ({1: b"work"} if gone else {})
+
+
+def test_a_node_that_was_away_when_it_was_greeted_is_no_refusal():
+    away = RuntimeError("Node Unavailable")
+    away.code = links.UNAVAILABLE
+    grid, link, lines = linked({7: lambda packet: away, 8: node(1)})
+    assert link.present() == {1}
+    grid.nodes[7] = node(0)
+    assert link.present() == {0, 1}
+    assert lines == []

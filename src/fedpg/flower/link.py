@@ -26,6 +26,10 @@ LATE_SECONDS = 600.0
 """How long after its time is up an answer may still come."""
 
 
+UNAVAILABLE = 5
+"""Flower's code for a node that is away."""
+
+
 class Hello(NamedTuple):
     """The hellos that a node has not answered: their messages, when it gets another, and how long it has then."""
 
@@ -155,6 +159,9 @@ class FlowerLink:
             try:
                 if node not in self._hellos:
                     continue  # an earlier one was answered too
+                if reply.has_error() and reply.error.code == UNAVAILABLE:
+                    del self._hellos[node]  # it was away, and gets another
+                    continue
                 self._accept(nodes[node], _packet_of(reply))
                 del self._hellos[node]
             except Refused as refused:
