@@ -208,10 +208,36 @@ def test_a_message_whose_content_never_comes_is_left_for_the_next(superlink, tmp
             number = superlink.runs[-1][0]
             message.metadata.__dict__.update(_run_id=number, _src_node_id=1, _message_id=message.object_id)
             asked = PushAppMessagesRequest(messages_list=[message_to_proto(message)], message_object_trees=[get_object_tree(message)])
-            run._grid._runtime_client.PushMessages(asked)
+            run._client.PushMessages(asked)
             time.sleep(1.0)
             assert answer_to(run, send(run, packet(b"next"))) == b"txen"
         assert agent.told == ["a message was lost: its content did not come"]
     finally:
         signal.signal(signal.SIGINT, before)
     assert interrupts == []
+
+
+def test_an_answer_whose_receipt_was_lost_is_completed(superlink, tmp_path, monkeypatch):
+    """As when a SuperLink is stopped for longer than a call may take: the second try finds the first."""
+    lost = []
+    push = fleet.FleetHttpClient.PushMessages
+
+    def lose(client, request):
+        found = push(client, request)
+        if not lost:
+            lost.append(found)
+            raise connections.httpx.ReadTimeout("stopped")
+        return found
+
+    monkeypatch.setattr(fleet.FleetHttpClient, "PushMessages", lose)
+    monkeypatch.setattr(connections, "AWAY_PAUSE", 0.5)
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path) as agent:
+        message = send(run, packet(b"twice"))
+        while not lost:
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert run.pull_messages([message]) == []
+        assert time.monotonic() - began < 0.4, "the server does not wait for the content of one reply"
+        assert answer_to(run, message) == b"eciwt"
+    assert agent.told == [f"{superlink.address} is away (stopped): waiting", "the server is back"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from fedpg.errors import UserError, one_line
-from fedpg.flower.fleet import HEARTBEAT_SECONDS, Fleet, MessageLost, packet_of
+from fedpg.flower.fleet import HEARTBEAT_SECONDS, Fleet, MessageLost, answer_to, packet_of
 from fedpg.flower.keys import own_key, private_key
 from fedpg.runs.folder import write_atomically
 
@@ -133,8 +133,8 @@ class Connection:
             message = self._fleet.receive(self._stopped.is_set)
             if message is None:
                 return False
-            packet = self._answer(packet_of(message))
-            self._persist(lambda: self._fleet.reply(message, packet))
+            answer = answer_to(message, self._answer(packet_of(message)))
+            self._persist(lambda: self._fleet.send(answer))
         except MessageLost as lost:
             self._tell(one_line(f"a message was lost: {lost}"))
         self._last = time.monotonic()

@@ -75,6 +75,13 @@ def packet_of(message: Message) -> bytes:
     return packet
 
 
+def answer_to(message: Message, packet: bytes) -> Message:
+    """The message that answers another one with a packet."""
+    answer = Message(RecordDict({RECORD: ConfigRecord({PACKET: packet})}), reply_to=message)
+    answer.metadata.__dict__["_message_id"] = answer.object_id
+    return answer
+
+
 class Fleet:
     """An agent's side of Flower's Fleet API: what a SuperNode does with a server.
 
@@ -153,19 +160,22 @@ class Fleet:
         make_confirm_message_received_fn_protobuf(self._client.ConfirmMessageReceived, self._node, run)(tree.object_id)
         return found
 
-    def reply(self, message: Message, packet: bytes) -> None:
-        """Sends the packet that answers a message."""
-        answer = Message(RecordDict({RECORD: ConfigRecord({PACKET: packet})}), reply_to=message)
-        answer.metadata.__dict__["_message_id"] = answer.object_id
+    def send(self, answer: Message) -> None:
+        """Sends an answer. It may be sent again if that fails: what has arrived already is not sent twice."""
+        run = answer.metadata.run_id
         with no_object_id_recompute():
             tree, objects = get_object_tree(answer), get_all_nested_objects(answer)
             asked = PushMessagesRequest(node=self._node, message_object_trees=[tree], clientapp_runtime_list=[0.0])
             asked.messages_list.append(message_to_proto(remove_content_from_message(answer)))
             try:
                 sent = self._client.PushMessages(asked)
-                push = make_push_object_fn_protobuf(self._client.PushObject, self._node, message.metadata.run_id, sent.session_id)
-                for name in sent.objects_to_push:
-                    push(name, objects[name].deflate())
+                # Nothing to push: an earlier try arrived, though its receipt did not, and what it announced may be missing.
+                again = not sent.objects_to_push
+                session, names = ("", objects) if again else (sent.session_id, sent.objects_to_push)
+                push = make_push_object_fn_protobuf(self._client.PushObject, self._node, run, session)
+                for name in names:
+                    with contextlib.suppress(*(ObjectPushError,) if again else ()):
+                        push(name, objects[name].deflate())
             except (httpx.HTTPStatusError, ObjectPushError) as error:
                 if isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500:
                     raise

@@ -11,8 +11,11 @@ What each private name is needed for:
     RuntimeVersionHttpInterceptor                         say which version of Flower asks
     HeartbeatSender, SendTaskHeartbeatRequest             show that the run is being worked on
     SubStatus                                             how it ended
-    HttpGrid, TaskIdentity, PullTaskInputRequest, RetryInvoker, run_from_proto, PushTaskOutputRequest
-                                                          be the server app of a run, and wait for a SuperLink that stutters
+    RuntimeTokenHttpInterceptor, TaskIdentity, Node and the requests of `runtime_pb2`
+                                                          be the server app of a run
+    the names from `inflatable_*`, message_to_proto, remove_content_from_message
+                                                          take messages apart and put them together
+    RetryInvoker                                          wait for a SuperLink that stutters
     ControlHttpClient, RegisterNodeRequest, StartRunRequest, StopRunRequest, build_fab_from_disk, Fab, fab_to_proto
                                                           register keys, start and stop runs
 
@@ -29,21 +32,42 @@ from typing import Any
 
 import httpx
 from flwr.app import Message
+from flwr.app.message.message import remove_content_from_message
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.constant import SubStatus
-from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.common.serde import fab_to_proto, message_to_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, StopRunRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest, SendTaskHeartbeatRequest
+from flwr.proto.node_pb2 import Node
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    GetNodesRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushAppMessagesRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, iterate_object_tree, no_object_id_recompute
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    make_push_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+)
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.interceptors.http import SuperExecAuthHttpInterceptor
 from flwr.supercore.retry import RetryInvoker, constant
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
 
 POLL = 0.2
 """Seconds between questions for something that is about to come."""
@@ -149,46 +173,91 @@ class OpenRun:
 
     def _open(self, token: str) -> int:
         """Makes this process the server app that a token is for; the number of its run."""
-        self._grid = HttpGrid(self._address, self._authority is None, self._authority, token=token)
-        self._grid._retry_invoker = self._retries()
-        given = self._grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+        proofs = [RuntimeVersionHttpInterceptor(component_name="flwr-serverapp"), RuntimeTokenHttpInterceptor(token)]
+        secure = (self._authority is None, self._authority)
+        self._client = RuntimeHttpClient.from_server_address(self._address, *secure, proofs, retry_invoker=self._retries())
+        given = self._client.PullTaskInput(PullTaskInputRequest())
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, given.run.run_id, given.context.node_id
-        self._grid.set_run(run_from_proto(given.run))
+        self._node, self._run, self._coming = (
+            Node(node_id=given.context.node_id),
+            given.run.run_id,
+            dict[str, tuple[Any, dict[str, bytes]]](),
+        )
         self._heartbeat = HeartbeatSender(self._send_heartbeat)
         self._heartbeat.start()
         return given.run.run_id
 
     def get_nodes(self) -> Any:
-        """The SuperNodes that are connected."""
-        return self._call(self._grid.get_nodes)
+        """The agents' nodes that are connected."""
+        return self._call(lambda: self._client.GetNodes(GetNodesRequest()).nodes)
 
-    def push_messages(self, messages: list[Message]) -> Any:
-        """Sends messages; their ids, None where one could not be sent."""
-        return self._call(self._grid.push_messages, messages)
+    def push_messages(self, messages: list[Message]) -> list[str]:
+        """Sends messages; their ids, empty where one could not be sent."""
+        return self._call(self._push, messages)
 
-    def pull_messages(self, ids: list[str]) -> Any:
-        """The replies that have come to the messages `ids`."""
-        return self._call(self._grid.pull_messages, ids)
+    def _push(self, messages: list[Message]) -> list[str]:
+        asked, objects = PushAppMessagesRequest(), {}
+        with no_object_id_recompute():
+            for message in messages:
+                message.metadata.__dict__["_message_id"] = message.object_id
+                asked.messages_list.append(message_to_proto(remove_content_from_message(message)))
+                asked.message_object_trees.append(get_object_tree(message))
+                objects |= get_all_nested_objects(message)
+            sent = self._client.PushMessages(asked)
+            push = make_push_object_fn_protobuf(self._client.PushObject, self._node, self._run, sent.session_id)
+            for name in sent.objects_to_push:
+                push(name, objects[name].deflate())
+        return list(sent.message_ids)
+
+    def pull_messages(self, ids: list[str]) -> list[Message]:
+        """The replies to the messages `ids` that are here in whole."""
+        return self._call(self._pull, ids)
+
+    def _pull(self, ids: list[str]) -> list[Message]:
+        new, whole = [asked for asked in ids if asked not in self._coming], []  # the SuperLink gives a reply out once
+        found = self._client.PullMessages(PullAppMessagesRequest(message_ids=new))
+        for header, tree in zip(found.messages_list, found.message_object_trees, strict=True):
+            self._coming[header.metadata.reply_to_message_id] = tree, {}
+        # An agent that dies, or is slow, between a reply and its content must not hold up the others.
+        for asked in [asked for asked in ids if asked in self._coming]:
+            if self._has_come(*self._coming[asked]):
+                tree, parts = self._coming.pop(asked)
+                message = inflate_object_from_contents(tree.object_id, parts)
+                message.metadata.__dict__["_message_id"] = tree.object_id
+                whole.append(message)
+        return whole
+
+    def _has_come(self, tree: Any, parts: dict[str, bytes]) -> bool:
+        """Fetches the parts of a reply that are there; whether these are all."""
+        pull = make_pull_object_fn_protobuf(self._client.PullObject, self._node, self._run)
+        try:
+            for name in dict.fromkeys(part.object_id for part in iterate_object_tree(tree)):
+                if name not in parts:
+                    parts[name] = pull(name)
+        except (ObjectUnavailableError, ObjectPullError):  # in the second case it never comes, and its time will be up
+            return False
+        make_confirm_message_received_fn_protobuf(self._client.ConfirmMessageReceived, self._node, self._run)(tree.object_id)
+        return True
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._is_over():
             raise RunLost("stopped")
         try:
             return function(*args)
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, ObjectPushError) as error:
             raise RunLost(str(error)) from error
 
     def _send_heartbeat(self) -> bool:
         # Flower's own function would interrupt this process; what has become of the run is seen by the next call.
         with contextlib.suppress(Exception):
-            self._grid._runtime_client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+            self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
         return True
 
     def close(self, done: bool) -> None:
         """Ends the run on the SuperLink, if that still runs."""
         self._heartbeat.stop()
-        self._grid._retry_invoker.max_tries = 1
+        self._client._retry_invoker.max_tries = 1
         status = SubStatus.COMPLETED if done else SubStatus.FAILED
         with contextlib.suppress(Exception):
-            self._grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details="" if done else "stopped"))
-        self._grid.close()
+            self._client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details="" if done else "stopped"))
+        self._client.close()

@@ -11,6 +11,7 @@ from fedpg import envs, own
 from fedpg.envs.base import Discrete, Environment
 from fedpg.envs.host import HostEnvironment, Member
 from fedpg.errors import UserError, require
+from fedpg.simulate import agents_of_seeds
 
 STEPS = 3
 SECONDS = 60.0
@@ -53,7 +54,7 @@ def _try(name: str, agent: int, heterogeneity: float | None, options: dict[str, 
     chosen = {key: [value[agent]] if isinstance(value, list) and len(value) > agent else value for key, value in options.items()}
     federation = envs.make(name, 1 if python else count, heterogeneity, chosen if python else options)
     environment, key = federation.environment, jax.random.key(0)
-    members = federation.agents(key, 0) if callable(federation.agents) else federation.agents
+    members = jax.tree.map(lambda x: x[0], agents_of_seeds(federation, key, 1))
     if isinstance(environment, HostEnvironment):
         _try_host(name, environment, members, federation.prepare)
     else:
@@ -84,9 +85,16 @@ def _try_host(name: str, environment: HostEnvironment, members: Member, prepare:
 
 
 def _try_jax(name: str, environment: Environment, member: Any) -> None:
-    state, observation = environment.reset(jax.random.key(0), member)
-    for step in range(STEPS):
-        stepped = environment.step(jax.random.key(step), state, jnp.asarray(_action(environment)), member)
-        state, observation = stepped.state, stepped.observation
-        finite = bool(jnp.isfinite(stepped.reward)) and bool(jnp.all(jnp.isfinite(jnp.asarray(observation, float))))
-        require(finite, f"{name} does not work: step {step + 1} gave a reward or an observation that is not finite")
+    @jax.jit
+    def finite(key: jax.Array, member: Any) -> list[jax.Array]:
+        state, _ = environment.reset(key, member)
+        found = []
+        for _ in range(STEPS):
+            stepped = environment.step(key, state, jnp.asarray(_action(environment)), member)
+            state = stepped.state
+            observation = jnp.asarray(stepped.observation, float)
+            found.append(jnp.isfinite(stepped.reward) & jnp.all(jnp.isfinite(observation)))
+        return found
+
+    for step, fine in enumerate(finite(jax.random.key(0), member)):
+        require(bool(fine), f"{name} does not work: step {step + 1} gave a reward or an observation that is not finite")
