@@ -145,6 +145,11 @@ class Run:
         self.look()
 
 
+def answers(real: Real) -> int:
+    """The answers that the server has used so far."""
+    return sum(agent["accepted"] for agent in real.status().get("agents", ()))
+
+
 def begin(real: Real) -> None:
     real.serve()
     for agent in range(AGENTS):
@@ -214,13 +219,16 @@ def test_a_fault_in_every_place(tmp_path, column):
 
 def test_kills_at_random_moments(tmp_path):
     """A hundred over one run, of one process or of two at once; FEDPG_KILLS gives another number."""
-    count, dice, done, rounds = int(os.environ.get("FEDPG_KILLS", "100")), random.Random(1), dict.fromkeys(COLUMNS[::2], 0), 100
-    with federation(tmp_path, ("--quorum", str(AGENTS)), rounds=rounds, agents=AGENTS, algorithm="scaffold", eval_every=10) as real:
+    count, dice, done, rounds = int(os.environ.get("FEDPG_KILLS", "100")), random.Random(1), dict.fromkeys(COLUMNS[::2], 0), 80
+    with federation(tmp_path, ("--quorum", str(AGENTS)), rounds=rounds, agents=AGENTS, algorithm="scaffold", eval_every=8) as real:
         begin(real)
         real.wait_until((real.out / "federation" / "config.toml").exists)  # from here on there is a run to resume
         while (number := sum(done.values())) < count:
-            # Over the whole run, and also while it recovers: the faster it comes on, the sooner the next one.
-            time.sleep(dice.uniform(0.0, 15.0 if real.round() * count <= rounds * number else 3.0))
+            # Seven times in ten at a random moment after an answer, otherwise while the run recovers from the last one.
+            if dice.random() < 0.7:
+                before = answers(real)
+                real.wait_until(lambda before=before: answers(real) > before, 400.0)
+            time.sleep(dice.uniform(0.0, 4.0))
             kinds = ["server", "SuperLink", "agent"]
             both = dice.sample(kinds, 2) if dice.random() < 0.2 else [dice.choice(kinds)]
             targets = {which: target for which in both if (target := process(real, which))}
