@@ -224,11 +224,12 @@ def test_kills_at_random_moments(tmp_path):
         begin(real)
         real.wait_until((real.out / "federation" / "config.toml").exists)  # from here on there is a run to resume
         while (number := sum(done.values())) < count:
-            # Seven times in ten at a random moment after an answer, otherwise while the run recovers from the last one.
-            if dice.random() < 0.7:
+            # Mostly at a random moment after an answer, otherwise while the run recovers from the last one. They cover the whole run.
+            ahead = real.round() * count > rounds * number
+            if dice.random() < 0.7 and not ahead:
                 before = answers(real)
                 real.wait_until(lambda before=before: answers(real) > before, 400.0)
-            time.sleep(dice.uniform(0.0, 4.0))
+            time.sleep(dice.uniform(0.0, 1.0 if ahead else 4.0))
             kinds = ["server", "SuperLink", "agent"]
             both = dice.sample(kinds, 2) if dice.random() < 0.2 else [dice.choice(kinds)]
             targets = {which: target for which in both if (target := process(real, which))}
