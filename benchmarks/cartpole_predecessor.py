@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "docs" / "data" / "cartpole_predecessor.jsonl
 ETAS = np.array([1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3])
 RATIOS = (1.0, 1.5)
 """lambda / (eta K), as in the experiment."""
-LOCAL_STEPS, TRAJECTORIES, TUNING, SEEDS, ROOTS = (24, 32, 64, 128), 3840, 5, 40, (3, 100)
+LOCAL_STEPS, TRAJECTORIES, TUNING, SEEDS, ROOTS = (24, 32, 64, 128), 3840, 20, 40, (31, 131)
 
 
 def run(name: str) -> list[dict]:

@@ -24,7 +24,7 @@ HEAVY = {
     "onnx": ["runs/onnx.py"],
     "imageio": ["report/video.py"],
     "imageio_ffmpeg": ["report/video.py"],
-    "PIL": ["report/video.py"],
+    "PIL": ["report/figures.py", "report/video.py"],
     "flwr": ["flower/flwr_private.py", "flower/fleet.py", "flower/link.py", "flower/app/fedpg_app/apps.py"],
     "cryptography": ["flower/keys.py"],
     "httpx": ["flower/flwr_private.py", "flower/fleet.py", "flower/connection.py", "flower/greeting.py", "flower/proxy.py"],

@@ -153,7 +153,7 @@ def test_one_seed_and_failed_seeds(runs, tmp_path):
         for name in [name for name in row if name.endswith("_per_seed")]:
             row[name] = [row[name][0], None]
         row["failed_seeds"] = {"1": 2}
-    run = page.RunData("one", {"agents": 3}, {}, rows, ({}, "none"))
+    run = page.RunData("one", {"agents": 3, "algorithm": "fedsvrpg-m"}, {}, rows, ({}, "none"))
     page.write([run], tmp_path / "page.html", title="t", about="", matrices=[], note="")
     (found,) = data_of(tmp_path / "page.html")["runs"]
     assert "low" not in found["curves"]["return"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpg.paper import sb3, verdict
 from fedpg.paper.jobs import cached, parallel
-from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, exactly, line, over_seeds, row
 from fedpg.report.statistics import estimate
 from fedpg.runs import evaluation
 from fedpg.runs.config import Config
@@ -254,7 +254,7 @@ def run(
     found: dict[Task, dict[str, list[Trial]]] = {task: {} for task in tasks}
     for (method, task, *_), one in zip(jobs, done, strict=True):
         found[task].setdefault(method, []).append(one)
-    rows, curves, plots = [], [], []
+    rows, curves = [], []
     for task, by_method in found.items():
         whole = {}
         for name, parts in by_method.items():
@@ -263,7 +263,6 @@ def run(
             whole[name] = Trial(parts[0].steps[:least], np.concatenate([part.curve[:, :least] for part in parts]), own, new)
             curves += line("return", over_seeds(whole[name].curve.T), "x", whole[name].steps, method=name, task=task.name)
         rows += rows_of(task, size, whole)
-        plots.append(Plot(title=task.name, quantity="return", x="x", where={"task": task.name}, x_label="environment steps"))
     for name, values in rates.items():
         rows.append(exactly("training steps a second", float(np.median(values)), len(values), method=name, task=tasks[0].name))
     if rates:
@@ -271,4 +270,11 @@ def run(
         judged = verdict.at_least(ratio, FASTER)
         rows.append(row("speed ratio", ratio, method=FEDAVG, against=SB3_POOLED, comparison="/", task=tasks[0].name, verdict=judged))
     settings = {"tasks": [dataclasses.asdict(task) for task in tasks], "root": ROOT, "ours": OURS}
-    return Result(rows=rows, points=curves, plots=plots, settings=settings, notes=notes)
+    return Result(rows=rows, points=curves, settings=settings, notes=notes)
+
+
+def figures(result: Result) -> list[Figure]:
+    """Learning curves of every task."""
+    tasks = dict.fromkeys(point.task for point in result.points)
+    plots = [Plot(title=task, quantity="return", x="x", where={"task": task}, x_label="environment steps") for task in tasks]
+    return [Figure(plots=plots, rows=result.points)]
