@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
-    from fedpg.flower.connection import Connection
+    from fedpg.flower.connection import Connection, last_node
     from fedpg.flower.delivery import Delivery
     from fedpg.flower.greeting import my_greeting
     from fedpg.flower.processes import key_flags, split_address
@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
         environment = None
         if not options.leave:
             environment = try_environment(options.env, options.agent_id, options.heterogeneity, options.env_option)
-        greeting = my_greeting(options.agent_id, environment, keys)
+        greeting = my_greeting(options.agent_id, environment, keys, last_node(folder))
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
         what = "leaves for good" if options.leave else f"in {options.env}, state in {folder}"
         tell(f"agent {options.agent_id} {what}; greeting {options.server}")

@@ -123,8 +123,7 @@ class Connection:
         self._stopped.wait(AWAY_PAUSE)
 
     def _connect(self) -> None:
-        text = self._number.read_text() if self._number.exists() else ""
-        self._fleet.connect(int(text) if text.isdigit() else 0)
+        self._fleet.connect(last_node(self._number.parent))
         write_atomically(self._number, str(self._fleet.node).encode())
 
     def _receive(self) -> bool:
@@ -150,3 +149,9 @@ class Connection:
                     known = error.response.status_code in UNREACHABLE
                 if not known:
                     self._unknown.set()
+
+
+def last_node(folder: Path) -> int:
+    """Flower's number of the agent that has this folder, when it was last connected; 0: never."""
+    text = (folder / NODE).read_text() if (folder / NODE).exists() else ""
+    return int(text) if text.isdigit() else 0

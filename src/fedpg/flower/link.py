@@ -57,9 +57,9 @@ class FlowerLink:
         self._leaving: dict[int, int] = {}  # agent that leaves for good -> node
         self._serial, self._looked = 0, 0.0
 
-    def known(self) -> set[int]:
-        """The agents that were there at the last look; for other threads."""
-        return set(self._nodes)
+    def known(self) -> dict[int, int]:
+        """The agents that were there at the last look, and their nodes; for other threads."""
+        return dict(self._nodes)
 
     def present(self) -> set[int]:
         """The agents whose nodes have said who they are."""
