@@ -71,7 +71,7 @@ class Connection:
         self._fleet.close()
 
     def _leave(self) -> None:
-        with contextlib.suppress(httpx.HTTPError, RuntimeError):  # the server may be away, or the time be up
+        with contextlib.suppress(httpx.HTTPError, ValueError, RuntimeError):  # the server may be away, or the time be up
             if self._fleet.node:
                 self._fleet.leave(self._fleet.node)
 
@@ -89,8 +89,8 @@ class Connection:
             self._error = error
 
     def _persist(self, work: Callable[[], object]) -> object:
-        """What `work` returns; tries again while the server is away. None if it refuses."""
-        while not self._stopped.is_set():
+        """What `work` returns; tries again while the server is away. None if it refuses, or this is stopped."""
+        while True:
             try:
                 result = work()
             except httpx.HTTPStatusError as error:
@@ -98,7 +98,7 @@ class Connection:
                     self._is_refused(error)
                     return None
                 why = f"code {error.response.status_code}"
-            except httpx.TransportError as error:
+            except (httpx.TransportError, ValueError) as error:
                 why = str(error) or type(error).__name__
             else:
                 if self._away:
@@ -108,8 +108,8 @@ class Connection:
             if not self._away:
                 self._tell(one_line(f"{self._server} is away ({why}): waiting"))
             self._away = True
-            self._stopped.wait(AWAY_PAUSE)
-        return None
+            if self._stopped.wait(AWAY_PAUSE):
+                return None
 
     def _is_refused(self, error: httpx.HTTPStatusError) -> None:
         """The server does not take this agent, or not any more: it tries to come in again, for a while."""
@@ -142,7 +142,7 @@ class Connection:
     def _beat(self) -> None:
         """Shows, also during a long task, that this agent is there."""
         while not self._stopped.wait(0.8 * HEARTBEAT_SECONDS):
-            with contextlib.suppress(httpx.TransportError, RuntimeError):  # `_run` tells that the server is away
+            with contextlib.suppress(httpx.TransportError, ValueError, RuntimeError):  # `_run` tells that the server is away
                 try:
                     known = not self._fleet.node or self._fleet.beat()
                 except httpx.HTTPStatusError as error:

@@ -40,7 +40,6 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_push_object_fn_protobuf,
 )
 from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
     ObjectPushError,
     ObjectUnavailableError,
     inflate_object_from_contents,
@@ -85,7 +84,8 @@ def answer_to(message: Message, packet: bytes) -> Message:
 class Fleet:
     """An agent's side of Flower's Fleet API: what a SuperNode does with a server.
 
-    Its methods raise `httpx.TransportError` where the server cannot be reached, and `httpx.HTTPStatusError` where it refuses.
+    Its methods raise `httpx.TransportError` where the server cannot be reached, `httpx.HTTPStatusError` where it refuses, and
+    `ValueError` where its answer is none.
 
     Args:
         address: HOST:PORT of the server.
@@ -138,12 +138,14 @@ class Fleet:
         found = self._client.PullMessages(PullMessagesRequest(node=self._node))
         if not found.messages_list:
             return None
-        tree, run = found.message_object_trees[0], found.messages_list[0].metadata.run_id
         try:
+            tree, run = found.message_object_trees[0], found.messages_list[0].metadata.run_id
             message = inflate_object_from_contents(tree.object_id, self._content(tree, run, is_over))
-        except (httpx.HTTPStatusError, ObjectPullError) as error:  # its run has ended meanwhile
-            raise MessageLost(str(error)) from error
-        message.metadata.__dict__["_message_id"] = tree.object_id  # a message does not contain its own number
+            message.metadata.__dict__["_message_id"] = tree.object_id  # a message does not contain its own number
+        except MessageLost:
+            raise
+        except Exception as error:  # its run has ended meanwhile, or a server sends what nobody can read: the next one may be fine
+            raise MessageLost(f"{type(error).__name__}: {error}") from error
         return message
 
     def _content(self, tree: Any, run: int, is_over: Callable[[], bool]) -> dict[str, bytes]:
