@@ -193,30 +193,6 @@ SAID = {
 """What events.jsonl says of the fault. A SuperLink that is stopped only makes everything take longer."""
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-def test_a_fault_in_every_place(tmp_path, column):
-    which, kind = column.split()
-    number, cells, words = signal.SIGKILL if kind == "-9" else signal.SIGSTOP, dict[str, str](), set[str]()
-    for attempt in range(RUNS):
-        (folder := tmp_path / f"run-{attempt}").mkdir()
-        with federation(folder, ("--quorum", str(AGENTS)), rounds=ROUNDS, agents=AGENTS, algorithm="fedsvrpg-m", eval_every=3) as real:
-            begin(real)
-            run = Run(real, which)
-            for place in PLACES:
-                if place not in cells and (target := run.reached(place, 240.0)):
-                    run.hit(place, target, number)
-            run.finish()
-            cells |= run.cells
-            words |= {event["what"] for event in real.events()}
-        check(real)
-        print(column, "attempt", attempt, run.cells)
-        if len(cells) == len(PLACES):
-            break
-    assert [place for place in PLACES if place in cells] == list(PLACES), "a place was never reached"
-    assert any(re.search(SAID.get(column, ""), what) for what in words), words
-    record(column, cells)
-
-
 def test_kills_at_random_moments(tmp_path):
     """A hundred over one run, of one process or of two at once; FEDPG_KILLS gives another number."""
     count, dice, done, rounds = int(os.environ.get("FEDPG_KILLS", "100")), random.Random(1), dict.fromkeys(COLUMNS[::2], 0), 80
@@ -243,3 +219,27 @@ def test_kills_at_random_moments(tmp_path):
     check(real, rounds)
     for column, number in done.items():
         record(column, {RANDOM: f"{number} times"})
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_fault_in_every_place(tmp_path, column):
+    which, kind = column.split()
+    number, cells, words = signal.SIGKILL if kind == "-9" else signal.SIGSTOP, dict[str, str](), set[str]()
+    for attempt in range(RUNS):
+        (folder := tmp_path / f"run-{attempt}").mkdir()
+        with federation(folder, ("--quorum", str(AGENTS)), rounds=ROUNDS, agents=AGENTS, algorithm="fedsvrpg-m", eval_every=3) as real:
+            begin(real)
+            run = Run(real, which)
+            for place in PLACES:
+                if place not in cells and (target := run.reached(place, 240.0)):
+                    run.hit(place, target, number)
+            run.finish()
+            cells |= run.cells
+            words |= {event["what"] for event in real.events()}
+        check(real)
+        print(column, "attempt", attempt, run.cells)
+        if len(cells) == len(PLACES):
+            break
+    assert [place for place in PLACES if place in cells] == list(PLACES), "a place was never reached"
+    assert any(re.search(SAID.get(column, ""), what) for what in words), words
+    record(column, cells)
