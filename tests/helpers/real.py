@@ -113,7 +113,7 @@ class Real:
 
     def missed(self, agent: int) -> dict[int, str]:
         """The rounds whose training an agent was not part of, and why."""
-        away = ("absent", "no answer", "its node has gone", "could not be sent", "refused", "Flower reports")
+        away = ("absent", "no answer", "its node has gone", "it connected anew", "could not be sent", "refused", "Flower reports")
         events = [event for event in self.events(agent) if event["during"] == "training"]
         return {event["round"]: event["what"] for event in events if event["what"].startswith(away)}
 
