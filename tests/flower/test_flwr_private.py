@@ -241,3 +241,22 @@ def test_an_answer_whose_receipt_was_lost_is_completed(superlink, tmp_path, monk
         assert time.monotonic() - began < 0.4, "the server does not wait for the content of one reply"
         assert answer_to(run, message) == b"eciwt"
     assert agent.told == [f"{superlink.address} is away (stopped): waiting", "the server is back"]
+
+
+def test_an_answer_that_nobody_can_read_is_dropped(superlink, tmp_path, monkeypatch):
+    """A false agent must not end the run of the others."""
+    deflate = fleet.get_all_nested_objects
+
+    class Garbage:
+        def __init__(self, name):
+            self.name = name
+
+        def deflate(self):
+            return b"garbage"
+
+    monkeypatch.setattr(fleet, "get_all_nested_objects", lambda message: {name: Garbage(name) for name in deflate(message)})
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path):
+        assert answer_to(run, send(run, packet(b"false")), 1.5) is None
+        monkeypatch.setattr(fleet, "get_all_nested_objects", deflate)
+        assert answer_to(run, send(run, packet(b"true"))) == b"eurt"

@@ -58,7 +58,6 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_push_object_fn_protobuf,
 )
 from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
     ObjectPushError,
     ObjectUnavailableError,
     inflate_object_from_contents,
@@ -220,24 +219,31 @@ class OpenRun:
             self._coming[header.metadata.reply_to_message_id] = tree, {}
         # An agent that dies, or is slow, between a reply and its content must not hold up the others.
         for asked in [asked for asked in ids if asked in self._coming]:
-            if self._has_come(*self._coming[asked]):
-                tree, parts = self._coming.pop(asked)
-                message = inflate_object_from_contents(tree.object_id, parts)
-                message.metadata.__dict__["_message_id"] = tree.object_id
+            try:
+                message = self._assembled(*self._coming[asked])
+            except httpx.HTTPError:
+                raise
+            except Exception:  # it does not come any more, or nobody can read what an agent has sent: its time will be up
+                del self._coming[asked]
+                continue
+            if message is not None:
+                del self._coming[asked]
                 whole.append(message)
         return whole
 
-    def _has_come(self, tree: Any, parts: dict[str, bytes]) -> bool:
-        """Fetches the parts of a reply that are there; whether these are all."""
+    def _assembled(self, tree: Any, parts: dict[str, bytes]) -> Message | None:
+        """A reply; None, with what there is added to `parts`, if some of it has not come yet."""
         pull = make_pull_object_fn_protobuf(self._client.PullObject, self._node, self._run)
         try:
             for name in dict.fromkeys(part.object_id for part in iterate_object_tree(tree)):
                 if name not in parts:
                     parts[name] = pull(name)
-        except (ObjectUnavailableError, ObjectPullError):  # in the second case it never comes, and its time will be up
-            return False
+        except ObjectUnavailableError:
+            return None
         make_confirm_message_received_fn_protobuf(self._client.ConfirmMessageReceived, self._node, self._run)(tree.object_id)
-        return True
+        message = inflate_object_from_contents(tree.object_id, parts)
+        message.metadata.__dict__["_message_id"] = tree.object_id
+        return message
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._is_over():
