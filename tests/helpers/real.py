@@ -85,7 +85,7 @@ class Real:
         """What a process has printed."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 240.0) -> None:
         """Returns when `condition` holds."""
         end = time.monotonic() + seconds
         while not condition():

@@ -11,8 +11,8 @@ from fedpg.errors import UserError, choose
 
 NO_CACHE = "--no-cache"
 """A flag of every verb."""
-UNSTOPPABLE = {"trial", "connection"}
-"""Names of the threads in which `fedpg join` uses the environment."""
+UNSTOPPABLE = {"trial", "connection", "training"}
+"""Names of the threads in which `fedpg join` and `fedpg serve` run environments and compiled programs."""
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """The command as a process. It also ends while an agent's environment still runs, which no thread can be told to stop."""
+    """The command as a process. It also ends while an environment or a compiled program still runs, which cannot be told to stop."""
     code = main()
     if UNSTOPPABLE.intersection(thread.name for thread in threading.enumerate()):
         sys.stdout.flush()
