@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from helpers.real import federation  # noqa: E402
 
-AGENTS, ROUNDS, SLOW, SECONDS, FACTOR = 8, 12, 3, 0.15, 10
+AGENTS, ROUNDS, SLOW, SECONDS, FACTOR = 8, 10, 3, 0.15, 10
 RUN = {"algorithm": "pavg", "local_lr": 0.8, "local_steps": 2, "batch": 2, "horizon": 10, "eval_every": 2, "eval_episodes": 2}
 ENV = f"{ROOT / 'benchmarks' / 'slow_env.py'}:make"
 RULES = {"everyone is waited for": ("--deadline", "120", "--max-staleness", "0"), "default": ()}
