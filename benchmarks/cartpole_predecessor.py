@@ -55,7 +55,7 @@ def compare(before: list[dict], now: list[dict]) -> list[dict]:
     rows = []
     for old, new in zip(before, now, strict=True):
         ratio = ratio_of_medians(spent(new), spent(old))
-        numbers = {name: float(getattr(ratio, name)) for name in ("mean", "low", "high")}
+        numbers = {name: float(x) if np.isfinite(x := getattr(ratio, name)) else None for name in ("mean", "low", "high")}
         rows.append({"method": "CALM / FedSVRPG-S", "K": new["K"]} | numbers)
     return rows + before + now
 

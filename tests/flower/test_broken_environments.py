@@ -68,6 +68,14 @@ def test_a_trial_says_what_is_wrong(monkeypatch, env):
     assert BROKEN[env] in str(found.value)
 
 
+def test_an_environment_of_ours_may_take_its_time_to_compile(monkeypatch):
+    """On a busy machine that has taken more than a minute; it cannot hang."""
+    monkeypatch.setattr(trial, "SECONDS", 0.0)
+    assert try_environment("cartpole", 0, None, {}).observation_space
+    with pytest.raises(UserError, match="hangs"):
+        try_environment(f"{FILE}:NeverEnds", 0, None, {})
+
+
 @pytest.mark.parametrize("env", ["cartpole", "random-mdp", f"{FILE}:Forks", "hopper"])
 def test_a_trial_of_what_works_gives_the_environment(env):
     assert try_environment(env, 2, None, {}).observation_space

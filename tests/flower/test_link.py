@@ -138,6 +138,27 @@ def test_a_deadline_is_waited_for_once_and_not_again_until_the_agent_answers():
     assert dict(link.ask({1: b"x"}, 1.0)) == {1: b"work"}
 
 
+def test_an_agent_that_is_late_hears_that_the_run_is_over_too():
+    """It may still be at its last evaluation, and would wait for another task for ever."""
+    busy, heard = [False], []
+
+    def answer(packet):
+        task = unpack(packet, Task)[0]
+        heard.append(task.kind)
+        return None if busy[0] and task.kind != "over" else pack(Answer(task.serial, "run-0", 0), {})
+
+    _, link, lines = linked({7: answer})
+    assert link.present() == {0}
+    busy[0] = True
+    assert dict(link.ask({0: pack(Task("evaluate", "run-0", ""), {})}, 0.05)) == {0: "no answer within 0.05 seconds"}
+    assert link.known() == {}
+    began = time.monotonic()
+    link.tell("over", "", 5.0)
+    assert heard[-1] == "over"
+    assert time.monotonic() - began < 4.0
+    assert lines == []
+
+
 def test_an_error_of_flowers_is_an_answer_that_says_so_and_the_agent_is_greeted_again():
     broken = {"now": True}
     _, link, _ = linked({7: node(0, work=lambda packet: RuntimeError("boom\n\x1b[2J") if broken["now"] else b"fine")})

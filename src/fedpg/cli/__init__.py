@@ -35,7 +35,7 @@ VERBS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one verb; returns the exit code. A `UserError` is one line on stderr and exit code 2."""
+    """Runs one verb; returns the exit code. A `UserError`, and a file that cannot be used, is one line on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: fedpg VERB [flags]\n\nOne policy for many different environments, learned without moving a trajectory.\n")
@@ -52,11 +52,20 @@ def main(argv: list[str] | None = None) -> int:
             print(f"fedpg: {problem}", file=sys.stderr)
         return importlib.import_module(f"fedpg.cli.{verb}").main([word for word in argv[1:] if word != NO_CACHE])
     except UserError as error:
-        print(f"fedpg: {error}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
+    except OSError as error:
+        if error.filename is None:  # of no file: it cannot be corrected by the user
+            raise
+        return _refused(f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         print("fedpg: stopped", file=sys.stderr)
         return 130
+
+
+def _refused(why: str) -> int:
+    """Prints why a verb was refused on one line, also if a name in it has several; returns the exit code."""
+    print("fedpg: " + " ".join(why.splitlines()), file=sys.stderr)
+    return 2
 
 
 def run() -> NoReturn:

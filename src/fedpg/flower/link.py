@@ -92,7 +92,7 @@ class FlowerLink:
                 self._look()
             for message, agent in list(waiting.items()):
                 node, activated = places[agent]
-                if self._activated.get(node) != activated:
+                if node not in self._activated or self._activated[node] != activated:
                     del waiting[message]
                     self._give_up(message, agent, node)
                     yield agent, "it connected anew" if node in self._activated else "its node has gone"
@@ -113,7 +113,12 @@ class FlowerLink:
         return taken
 
     def tell(self, kind: str, text: str, seconds: float) -> None:
-        """Sends all agents that are there a line, and waits up to `seconds` until they have it."""
+        """Sends all agents that are there, or late with an answer, a line, and waits up to `seconds` until they have it."""
+        self._look()
+        late = {agent: node for agent, node, _ in self._late.values() if agent not in self._nodes and node in self._activated}
+        self._nodes |= late
+        for node in late.values():
+            self._hellos.pop(node, None)
         task = Task(kind, self._terms.run, "", seconds=seconds, text=text)
         for _ in self.ask(dict.fromkeys(self._nodes, pack(task, {})), seconds):
             pass

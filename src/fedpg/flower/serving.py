@@ -30,7 +30,7 @@ TRIES = 10
 """How often a SuperLink is restarted without a finished round in between."""
 POLL, STANDSTILL_SECONDS = 0.2, 10.0
 """Seconds between looks at the training, and after how many without a look the server says so."""
-OVER_SECONDS = 10.0
+OVER_SECONDS = 30.0
 """How long the server waits, after the last round, until its agents know that the run is over."""
 STOP_SECONDS = 10.0
 """How long the training may take to notice that it is stopped."""

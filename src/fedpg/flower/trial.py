@@ -1,5 +1,6 @@
 """An agent's environment is made and tried before the agent connects: whatever is wrong with it is said at once, on its own screen."""
 
+import math
 import threading
 from typing import Any
 
@@ -15,7 +16,8 @@ from fedpg.simulate import agents_of_seeds
 
 STEPS = 3
 SECONDS = 60.0
-"""How long making an environment and its first steps may take."""
+"""How long making an environment of your own, or of Gymnasium, and its first steps may take. Ours cannot hang: on a busy machine they
+compile slowly."""
 LOOK = 0.3
 """Seconds between looks whether it is done."""
 
@@ -36,10 +38,10 @@ def try_environment(name: str, agent: int, heterogeneity: float | None, options:
 
     thread = threading.Thread(target=work, name="trial", daemon=True)
     thread.start()
-    for _ in range(max(1, round(SECONDS / LOOK))):  # many short waits: the time in which this process is stopped does not count
+    left = max(1, round(SECONDS / LOOK)) if ":" in name else math.inf
+    while left > 0 and not result:  # many short waits: the time in which this process is stopped does not count
         thread.join(LOOK)
-        if result:
-            break
+        left -= 1
     require(bool(result), f"{name} hangs: it was not made, reset and stepped {STEPS} times within {SECONDS:g} seconds")
     if isinstance(result[0], UserError):
         raise result[0]
