@@ -212,7 +212,7 @@ def test_three_processes_of_which_one_joins_later_and_one_leaves_for_good(tmp_pa
         real.join(1)
         real.wait_until(lambda: real.round() >= 2)
         third = real.join(2, "--once")
-        real.wait_until(lambda: real.agent(2)["accepted"] > 0)
+        real.wait_until(lambda: any(row["return_per_agent"][2] is not None for row in real.lines("metrics.jsonl")))
         real.processes["join-0"].terminate()
         real.processes["join-0"].wait(30)
         goodbye = real.join(0, "--leave")
