@@ -28,7 +28,8 @@ def tables(states: int, actions: int, *lanes: int) -> tuple[Any, ...]:
     rng = np.random.default_rng(states)
     policy, kernel = rng.dirichlet(np.ones(actions), (*lanes[:-1], 1, states)), rng.dirichlet(np.ones(states), (*lanes, states, actions))
     words, start = rng.integers(0, 2**32, (*lanes, 2), np.uint32), rng.integers(0, states, lanes, np.int32)
-    return words, start, np.log(policy).astype(np.float32), kernel.astype(np.float32), rng.normal(size=(*lanes, states, actions)).astype(np.float32)
+    reward = rng.normal(size=(*lanes, states, actions))
+    return words, start, *(x.astype(np.float32) for x in (np.log(policy), kernel, reward))
 
 
 def run(platform: str, given: tuple[Any, ...], valued: bool, horizon: int = HORIZON) -> Any:
@@ -74,7 +75,8 @@ class Emulated(cuda.Kernel):
 
 
 EMULATED = [(5, 5, False, True), (2, 3, True, False)]
-EMULATED += [pytest.param(*case, marks=pytest.mark.slow) for case in [(4, 4, True, True), (4, 2, False, True), (5, 4, False, False), (1, 1, False, True)]]
+SLOW = [(4, 4, True, True), (4, 2, False, True), (5, 4, False, False), (1, 1, False, True)]
+EMULATED += [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW]
 
 
 @pytest.mark.parametrize(("states", "actions", "valued", "shared"), EMULATED)
@@ -82,7 +84,8 @@ def test_cuda_source(states: int, actions: int, valued: bool, shared: bool, tmp_
     """A whole tile, a part of one, operands that lanes share, and the call through XLA."""
     kernel, name = Emulated(tmp_path, states, actions, valued, shared), f"emulated_{states}_{actions}_{valued}_{shared}"
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(kernel.handler), platform="cpu")
-    monkeypatch.setitem(native.PLATFORMS, "emulated", SimpleNamespace(target=lambda *shape: name, eager=lambda *shape: shared, SCRATCH=True))
+    platform = SimpleNamespace(target=lambda *shape: name, eager=lambda *shape: shared, SCRATCH=True)
+    monkeypatch.setitem(native.PLATFORMS, "emulated", platform)
     given = tables(states, actions, 5, 9)
     found = run("emulated", given, valued)
     for lane in np.ndindex(5, 9):
@@ -131,7 +134,9 @@ def test_blocks_fill_a_multiprocessor() -> None:
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.why_not("cpu") is None
-    assert native.applies("cpu", jnp.ones(2)) and not native.applies("cpu", np.ones(2))
+    assert native.applies("cpu", jnp.ones(2))
+    assert not native.applies("cpu", np.ones(2))
+    assert not native.applies("cpu", jnp.ones((65, 256)))
     monkeypatch.setenv(native.VARIABLE, "off")
     assert native.why_not("cpu") == "FEDPG_KERNELS=off"
     assert not native.applies("cpu", jnp.ones(2))

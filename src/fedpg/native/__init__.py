@@ -21,6 +21,8 @@ from fedpg.native import cpu, cuda
 
 VARIABLE = "FEDPG_KERNELS"
 """Environment variable: `off` leaves everything to XLA."""
+MOST_CELLS = 2**14
+"""States times actions of the largest kernel: sums of one trajectory must fit on the stack of a thread."""
 PLATFORMS = {"cpu": cpu, "cuda": cuda}
 """Where there are kernels. Each module says `why_not`, and has `target`, which makes the kernel of a shape and names it for XLA."""
 
@@ -38,8 +40,8 @@ def why_not(platform: str) -> str | None:
 
 
 def applies(platform: str, *tables: jax.Array) -> bool:
-    """Whether a kernel can be used on a platform for these tables."""
-    return why_not(platform) is None and all(x.dtype == jnp.float32 for x in tables)
+    """Whether a kernel can be used on a platform for these tables, the last of them (S, A)."""
+    return why_not(platform) is None and tables[-1].size <= MOST_CELLS and all(x.dtype == jnp.float32 for x in tables)
 
 
 def visits(

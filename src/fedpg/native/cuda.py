@@ -317,7 +317,9 @@ class Kernel:
         for k, step in enumerate(strides):
             job.operand[k] = given[k].data
             job.stride[k][: len(step)] = step
-        for name, result in zip(("visits", "returns", "total", "discounts", "targets", "cells"), results):
+        for name, result in zip(
+            ("visits", "returns", "total", "discounts", "targets", "cells"), results, strict=False
+        ):  # as many as there are
             setattr(job, name, result.data)
         for k in range(frame.attributes.count):
             name, value = frame.attributes.names[k].contents, frame.attributes.values[k].contents.value

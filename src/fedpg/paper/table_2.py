@@ -54,7 +54,8 @@ def run(tell: Tell, seeds: int, kappas: tuple[float, ...]) -> Result:
     for number, (method, kappa) in enumerate(cells):
         tell(f"{method.name}, kappa {kappa:g}", number / len(cells))
         task, settings = dataclasses.replace(TASK, heterogeneity=kappa), {"beta": BETAS, "local_lr": [LOCAL_LR] * len(BETAS)}
-        for beta, values in zip(BETAS, measure(task, method, settings, seeds=seeds, like=programs[method.name]).objective[..., -1], strict=True):
+        curves = measure(task, method, settings, seeds=seeds, like=programs[method.name])
+        for beta, values in zip(BETAS, curves.objective[..., -1], strict=True):
             found, (published, error) = estimate(values), PUBLISHED[beta][KAPPAS.index(kappa)]
             keys = {"task": TASK.name, "method": method.name, "heterogeneity": kappa, "beta": beta, "round": TASK.rounds}
             keys |= {"published": published, "error": error}
