@@ -69,4 +69,6 @@ def target(shape: Any) -> str:
     name, loaded = library(shape.states, shape.actions, shape.valued, shape.lazy)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.fedpg_visits), platform="cpu")
     return name
+
+
 SCRATCH = False

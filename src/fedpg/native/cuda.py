@@ -380,4 +380,6 @@ def _devices() -> int:
     count = c_int()
     _call("cuDeviceGetCount", byref(count))
     return count.value
+
+
 SCRATCH = True
