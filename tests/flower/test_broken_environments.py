@@ -28,7 +28,7 @@ BROKEN = {
     "cartpol": "did you mean 'cartpole'?",
 }
 WORKING = ("PrintsMuch", "Forks", "Line")
-IN_TIME = "import sys; from fedpg.flower import trial; trial.SECONDS = 15.0; from fedpg.cli import main; sys.exit(main(sys.argv[1:]))"
+IN_TIME = "import sys; from fedpg.flower import trial; trial.SECONDS = 15.0; from fedpg.cli import run; run()"
 
 
 def join(folder: Path, env: str, number: int, errors: int = subprocess.PIPE) -> subprocess.Popen:

@@ -73,10 +73,10 @@ def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
     monkeypatch.setattr(sb3, "installed", lambda: False)
     sizes = peers.SCALES["full"] | {"tasks": (peers.SPEED, HOPPER), "seeds": 3, "speed": 0, "processes": 1}
     result = peers.run(lambda what, share: None, **sizes)
-    varied = [(peers.SPEED.name, name, 2, first) for name in (FEDAVG, CALM) for first in (0, 2, 4, 6)]
-    alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, POOLED) for seeds, first in ((2, 0), (1, 2))]
+    varied = [(peers.SPEED.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
+    alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, CALM, POOLED) for seeds, first in ((2, 0), (1, 2))]
     assert asked == varied + alike
-    assert [(one.method, one.against) for one in select(result.rows, comparison="-")] == [(CALM, FEDAVG)]
+    assert len(select(result.rows, comparison="-")) == 3
 
 
 def test_only_agents_that_are_alike_share_a_critic():

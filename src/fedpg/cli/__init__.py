@@ -3,12 +3,16 @@
 import importlib
 import os
 import sys
+import threading
+from typing import NoReturn
 
 from fedpg import cache
 from fedpg.errors import UserError, choose
 
 NO_CACHE = "--no-cache"
 """A flag of every verb."""
+UNSTOPPABLE = {"trial", "connection", "training"}
+"""Names of the threads in which `fedpg join` and `fedpg serve` run environments and compiled programs."""
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
@@ -62,3 +66,13 @@ def _refused(why: str) -> int:
     """Prints why a verb was refused on one line, also if a name in it has several; returns the exit code."""
     print("fedpg: " + " ".join(why.splitlines()), file=sys.stderr)
     return 2
+
+
+def run() -> NoReturn:
+    """The command as a process. It also ends while an environment or a compiled program still runs, which cannot be told to stop."""
+    code = main()
+    if UNSTOPPABLE.intersection(thread.name for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # the interpreter would end the thread in the middle of compiled code, and abort
+    sys.exit(code)

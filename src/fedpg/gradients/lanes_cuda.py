@@ -119,7 +119,7 @@ def step_in_c(advance: Advance, size: int, agent: Any) -> str:
 class Job(Structure):
     """The parameters of the kernels, as in lanes.cu."""
 
-    _fields_ = [("given", c_void_p * 4), ("results", c_void_p * 4), ("lanes", c_int), ("horizon", c_int)]  # noqa: RUF012
+    _fields_ = [("given", c_void_p * 4), ("results", c_void_p * 4), ("lanes", c_int), ("horizon", c_int)]
 
 
 class Kernel:
@@ -200,7 +200,13 @@ def _target(name: str, source: str, options: tuple[str, ...]) -> str:
 
 def _options(name: str, layers: Any, scale: Any) -> tuple[str, ...]:
     sizes = ",".join(str(len(matrix)) for matrix, _ in layers) + f",{len(layers[-1][1])}"
-    return f"-DSIZES={sizes}", f"-DSCALED={int(bool(scale))}", f"-DFURTHEST={FURTHEST}f", f"-DTHREADS={VARIANTS[name][0]}", f"-DSHARED={VARIANTS[name][1]}"
+    return (
+        f"-DSIZES={sizes}",
+        f"-DSCALED={int(bool(scale))}",
+        f"-DFURTHEST={FURTHEST}f",
+        f"-DTHREADS={VARIANTS[name][0]}",
+        f"-DSHARED={VARIANTS[name][1]}",
+    )
 
 
 def _packed(tree: Any) -> jax.Array:

@@ -13,8 +13,8 @@ from fedpg import trees
 from fedpg.envs.base import Advance
 from fedpg.policies.scaled import clipped
 
-BLOCK = 5
-"""Steps whose gradients are added up in registers before they are added to memory."""
+BLOCKS = range(25, 9, -1)
+"""How many steps are computed at a time, and their gradients added up before they are added to memory: the most that divides H."""
 
 _barrier = jax.lax.optimization_barrier
 
@@ -127,7 +127,7 @@ def log_probs(layers: Any, scale: Any, observation: jax.Array, action: jax.Array
 
 def _block(horizon: int) -> int:
     """How many steps to compute at a time."""
-    return next((n for n in (5, 4, 6, 3, 7) if horizon % n == 0), BLOCK)
+    return next((n for n in BLOCKS if horizon % n == 0), min(horizon, max(BLOCKS)))
 
 
 def _blocks(size: int, *arrays: jax.Array) -> tuple[jax.Array, ...]:
