@@ -29,7 +29,7 @@ def test_every_cell_stands_beside_its_published_one(monkeypatch):
     """J that is the published number plus half its error, for one kappa."""
     asked = []
 
-    def measure(task, method, settings, *, seeds):
+    def measure(task, method, settings, *, seeds, like, federation):
         asked.append((task.agents, task.local_steps, task.rounds, method.name, method.options.get("u0_batches"), task.heterogeneity))
         column = np.array([table_2.PUBLISHED[beta][table_2.KAPPAS.index(task.heterogeneity)] for beta in settings["beta"]])
         values = column[:, :1] + 0.5 * column[:, 1:] + np.linspace(-1e-3, 1e-3, seeds)
