@@ -11,16 +11,16 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpg"
 # From the ground up: a module may import from its own layer and from those before it in this list.
 LAYERS = [
-    "errors", "cache", "machine", "trees", "sampling", "moments", "own", "envs", "policies", "gradients", "learners", "problem",
+    "errors", "cache", "machine", "trees", "sampling", "native", "moments", "own", "envs", "policies", "gradients", "learners", "problem",
     "quadratic", "keys", "events", "named_arrays", "algorithms", "communication", "memory", "rounds", "simulate", "simulate_plain",
-    "theory", "report", "runs", "flower", "paper", "cli", "__main__",
+    "theory", "report", "runs", "flower", "paper", "bench", "cli", "__main__",
 ]  # fmt: skip
-UPPER_TIERS = {"flower", "paper"}
+UPPER_TIERS = {"flower", "paper", "bench"}
 """Nothing but the verbs in `cli` may import these from outside, and they do not import each other."""
 HEAVY = {
     "matplotlib": ["report/figures.py"],
-    "gymnasium": ["envs/gym.py", "cli/bench.py", "paper/sb3.py"],
-    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "envs/mujoco/draw.py", "cli/bench.py"],
+    "gymnasium": ["envs/gym.py", "bench/mujoco.py", "bench/torch_cartpole.py", "paper/sb3.py"],
+    "mujoco": ["envs/mujoco/models.py", "envs/mujoco/batch.py", "envs/mujoco/draw.py", "bench/mujoco.py"],
     "onnx": ["runs/onnx.py"],
     "imageio": ["report/video.py"],
     "imageio_ffmpeg": ["report/video.py"],
@@ -33,8 +33,8 @@ HEAVY = {
     "tensorboard": ["runs/tensorboard.py"],
     "wandb": ["runs/wandb.py"],
     "mlflow": ["runs/mlflow.py"],
-    "torch": ["paper/sb3.py"],
-    "stable_baselines3": ["paper/sb3.py"],
+    "torch": ["paper/sb3.py", "bench/mujoco.py", "bench/torch_cartpole.py"],
+    "stable_baselines3": ["paper/sb3.py", "bench/mujoco.py"],
 }
 """Extras, and the only files that may import them."""
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -65,7 +65,7 @@ def turn_on() -> str | None:
         place = folder()
         if place is None:
             return None
-        _prepare(place)
+        prepare(place)
     except (OSError, RuntimeError) as error:  # RuntimeError: no home, or no locks
         return f"compiled programs are not kept: {one_line(str(error))} (set {VARIABLE} to another folder, or to {OFF})"
     settings = {
@@ -82,7 +82,7 @@ def turn_on() -> str | None:
     return None
 
 
-def _prepare(place: Path) -> None:
+def prepare(place: Path) -> None:
     """Makes the folder, refuses one that is not safe or not writable, and deletes entries whose writing was interrupted."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if hasattr(os, "getuid"):

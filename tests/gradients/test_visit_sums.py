@@ -1,4 +1,4 @@
-"""Visit sums are those of the trajectory from the same key, in both implementations."""
+"""Visit sums are those of the trajectory from the same key, in every implementation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpg import native
 from fedpg.envs.tabular import MDP, environment
 from fedpg.gradients import tabular
 from fedpg.gradients.rollout import Trajectory, rollout
@@ -20,16 +21,18 @@ from fedpg.trees import take
 from helpers.compare import assert_trees_close, random_params
 
 DISCOUNT, KEYS = 0.9, 40
-WAYS = [step_by_step, all_at_once]
+WAYS = {"step_by_step": step_by_step, "all_at_once": all_at_once, "kernel": None}
 
 
-def sum_only(way: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every device uses this implementation; a CPU never uses the other by itself."""
-    for one in WAYS:
-        monkeypatch.setattr(tabular, one.__name__, way)
+def sum_only(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every device uses this implementation; a CPU uses the kernel by itself, or the first if there is none."""
+    monkeypatch.setenv(native.VARIABLE, "auto" if way == "kernel" else "off")
+    for name, function in WAYS.items():
+        if function is not None:
+            monkeypatch.setattr(tabular, name, WAYS[way] or function)
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     sum_only(request.param, monkeypatch)
 

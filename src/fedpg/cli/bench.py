@@ -1,102 +1,81 @@
-"""`fedpg bench`: speed of whole training steps (policy, physics, gradients), as a ratio to the bare engine measured in the same run."""
+"""`fedpg bench SUBJECT`: how fast this machine trains, beside named peers measured in the same run."""
 
 import dataclasses
 import json
-import time
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from fedpg.cli.parse import parse
-from fedpg.errors import choose, require
+import tyro
+from rich.table import Column, Table
+
+from fedpg import bench as benchmarks
+from fedpg.cli.parse import console, parse
+from fedpg.errors import choose
+
+WHAT = "\n".join(f"    {name:13}  {does}" for name, does in {**benchmarks.SUBJECTS, "all": "every one of them"}.items())
 
 
 @dataclasses.dataclass(frozen=True)
-class BenchOptions:
-    """Measure whole training steps on a MuJoCo task, and the bare engine open-loop (mujoco.rollout) beside them.
+class BenchOptions(benchmarks.Options):
+    """Measure whole training rounds, compilation and memory on this machine, and peers in the same run.
 
-    Example: fedpg bench --env halfcheetah --lanes 64 --json
+    Example: fedpg bench mujoco --env halfcheetah --lanes 64 --json
     """
 
-    env: str = "halfcheetah"
-    """The task: halfcheetah, walker2d, hopper, swimmer."""
-    lanes: int = 64
-    """Trajectories at once: agents x batch."""
-    agents: int = 4
-    """N; must divide lanes."""
-    horizon: int = 100
-    """Steps of a trajectory. Walker2d and hopper fall early at first: a short horizon keeps all lanes busy."""
-    algorithm: str = "fedsvrpg-m"
-    """The algorithm to train with."""
-    repeats: int = 3
-    """Every measurement is the median of this many, taken in turns."""
-    no_peers: bool = False
-    """Leave out the engine."""
+    subject: Annotated[str, tyro.conf.Positional] = "all"
+    """What to measure, or all."""
     json: bool = False
-    """Print one JSON object instead of lines."""
+    """Print one JSON object instead of a table."""
+    out: str | None = None
+    """Folder for bench.json and bench.png."""
+
+
+BenchOptions.__doc__ = f"{BenchOptions.__doc__}\n\nSubjects:\n{WHAT}"
 
 
 def bench(options: BenchOptions) -> dict[str, Any]:
-    """What was measured, as plain data; rates are environment steps a second."""
+    """What was measured, as plain data: the machine, the options, and `rows`, see `fedpg.bench`."""
     import jax
-    import numpy as np
 
-    from fedpg.envs.mujoco import TASKS
-    from fedpg.machine import cores
-    from fedpg.runs.config import Config
-    from fedpg.runs.setup import build, resolve
+    from fedpg.runs.folder import manifest
 
-    task = TASKS[choose("env", options.env, TASKS)]
-    require(options.lanes % options.agents == 0, f"{options.agents} agents cannot share {options.lanes} lanes evenly")
-    sizes = {"agents": options.agents, "batch": options.lanes // options.agents, "horizon": options.horizon, "local_steps": 2, "u0": 1}
-    config, began = resolve(Config(env=options.env, algorithm=options.algorithm, **sizes)), time.perf_counter()
-    sim = build(config)
-    state, _ = jax.block_until_ready(sim.run(sim.init(jax.random.key(config.seed)), 1))
-    first = time.perf_counter() - began
-
-    ours, peer = [], []
-    for _ in range(options.repeats):
-        began = time.perf_counter()
-        state, info = jax.block_until_ready(sim.run(state, 1))
-        ours.append(float(info.local.usage.env_steps.sum()) / (time.perf_counter() - began))
-        if not options.no_peers:
-            peer.append(engine_rate(task, options.lanes, max(10, 20_000 // options.lanes), cores()))
-    rates = {name: float(np.median(values)) for name, values in (("fedpg", ours), ("mujoco.rollout, open loop", peer)) if values}
-    return dataclasses.asdict(options) | {
-        "device": f"{cores()} CPU threads",
-        "steps_per_second": {name: round(rate) for name, rate in rates.items()},
-        "fedpg_relative_to": {name: round(rates["fedpg"] / rate, 3) for name, rate in rates.items() if name != "fedpg"},
-        "seconds_to_first_round": round(first, 1),
-    }
+    choose("subject", options.subject, (*benchmarks.SUBJECTS, "all"))
+    names = benchmarks.SUBJECTS if options.subject == "all" else [options.subject]
+    rows = [row for name in names for row in benchmarks.measure(name, options)]
+    rows = [row | {key: float(f"{row[key]:.4g}") for key in ("rate", "first_seconds") if key in row} for row in rows]
+    about = manifest() | {"devices": [device.device_kind for device in jax.devices()]}
+    return {"machine": about, "options": dataclasses.asdict(options), "rows": benchmarks.with_ratios(rows)}
 
 
-def engine_rate(task: Any, lanes: int, steps: int, threads: int) -> float:
-    """Environment steps a second of `mujoco.rollout`: random controls known in advance, no policy, nothing recorded but states."""
-    import mujoco
-    import numpy as np
-    from mujoco import rollout
-
-    from fedpg.envs.mujoco import models
-
-    model = models.build(task.name)
-    spec, data = mujoco.mjtState.mjSTATE_FULLPHYSICS.value, mujoco.MjData(model)
-    start = np.zeros(mujoco.mj_stateSize(model, spec))
-    mujoco.mj_getState(model, data, start, spec)
-    control = np.repeat(np.random.default_rng(0).normal(size=(lanes, steps, model.nu)).clip(-1.0, 1.0), task.frame_skip, axis=1)
-    workers = [mujoco.MjData(model) for _ in range(threads)]
-    began = time.perf_counter()
-    rollout.rollout(model, workers, np.tile(start, (lanes, 1)), control)
-    return lanes * steps / (time.perf_counter() - began)
+def table(found: dict[str, Any]) -> Table:
+    """The rows for the screen."""
+    right = [Column(head, justify="right") for head in ("lanes", "a second", "times the peer", "first result, s", "peak, MB")]
+    shown = Table("subject", "what", "who", *right, title=f"on {', '.join(found['machine']['devices'])}", title_justify="left")
+    for row in found["rows"]:
+        rate = f"{row['rate']:,.4g} {row['unit']}" if row.get("rate") else ""
+        ratio = ", ".join(f"{value:,.3g} ({name})" for name, value in row.get("ratio", {}).items())
+        peak = f"{row['peak_bytes'] / 1e6:,.0f}" if "peak_bytes" in row else ""
+        cells = (row["subject"], row["group"], row["name"], str(row.get("lanes", "")), rate, ratio, str(row.get("first_seconds", "")), peak)
+        shown.add_row(*cells)
+    return shown
 
 
 def main(argv: list[str]) -> int:
     """Measures and prints; returns the exit code."""
     options = parse(BenchOptions, argv, "fedpg bench")
+    from fedpg.machine import use_all_cores
+
+    use_all_cores()
     found = bench(options)
+    if options.out:
+        from fedpg.bench.draw import draw
+
+        folder = Path(options.out)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "bench.json").write_text(json.dumps(found, indent=1) + "\n")
+        draw(found, folder / "bench.png")
     if options.json:
         print(json.dumps(found))
-        return 0
-    print(f"{found['env']}, {found['lanes']} lanes, {found['device']}; environment steps a second:")
-    for name, rate in found["steps_per_second"].items():
-        ratio = found["fedpg_relative_to"].get(name)
-        print(f"{rate:10,}  {name}" + (f"; fedpg trains at {ratio:.2f} times this speed" if ratio else ", whole training steps"))
-    print(f"compiling and the first round took {found['seconds_to_first_round']} s")
+    else:
+        console().print(table(found))
     return 0

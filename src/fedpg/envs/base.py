@@ -81,6 +81,26 @@ class Environment(NamedTuple):
         return self.transition(trees.take(self.draw(key, 1), 0), state, action, params)
 
 
+Advance = Callable[[tuple, Any, Any], tuple[tuple, Any, Any]]
+"""(entries of the state, action, params) -> entries of the next state, reward, terminated; in arithmetic only."""
+
+
+class Elementwise(NamedTuple):
+    """The transition of a task without noise and time limit whose observation is its state, a vector.
+
+    `advance` is the same step for many lanes at once: each of its arguments may be an array of lanes.
+    """
+
+    advance: Advance
+
+    def __call__(self, noise: Any, state: jax.Array, action: jax.Array, params: Any) -> Step:
+        """One step of one lane."""
+        del noise
+        entries, reward, terminated = self.advance(tuple(state), action, params)
+        after = jnp.stack(entries)
+        return Step(after, after, reward, terminated, jnp.zeros((), bool))
+
+
 class Federation(NamedTuple):
     """One environment and its N agents.
 

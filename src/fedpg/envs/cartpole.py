@@ -9,7 +9,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from fedpg.envs.base import Box, Discrete, Environment, Step
+from fedpg.envs.base import Box, Discrete, Elementwise, Environment
 from fedpg.envs.heterogeneity import PerAgent, listed, log_spread, shuffled_positions
 from fedpg.errors import require
 
@@ -43,8 +43,7 @@ def _reset(key: jax.Array, params: CartPole) -> tuple[jax.Array, jax.Array]:
     return state, state
 
 
-def _transition(noise: jax.Array, state: jax.Array, action: jax.Array, params: CartPole) -> Step:
-    del noise  # the dynamics are deterministic
+def _advance(state: tuple, action: jax.Array, params: CartPole) -> tuple[tuple, jax.Array, jax.Array]:
     x, x_dot, theta, theta_dot = state
     force = jnp.where(action == 1, params.force_mag, -params.force_mag)
     cos, sin = jnp.cos(theta), jnp.sin(theta)
@@ -53,14 +52,13 @@ def _transition(noise: jax.Array, state: jax.Array, action: jax.Array, params: C
     push = (force + polemass_length * theta_dot**2 * sin) / total_mass
     theta_acc = (params.gravity * sin - cos * push) / (params.length * (4.0 / 3.0 - params.masspole * cos**2 / total_mass))
     x_acc = push - polemass_length * theta_acc * cos / total_mass
-    after = jnp.stack(
-        [x + params.tau * x_dot, x_dot + params.tau * x_acc, theta + params.tau * theta_dot, theta_dot + params.tau * theta_acc]
-    )
-    terminated = (jnp.abs(after[0]) > params.x_threshold) | (jnp.abs(after[2]) > params.theta_threshold)
-    return Step(after, after, jnp.ones_like(x), terminated, jnp.zeros((), bool))
+    x, x_dot = x + params.tau * x_dot, x_dot + params.tau * x_acc
+    theta, theta_dot = theta + params.tau * theta_dot, theta_dot + params.tau * theta_acc
+    terminated = (jnp.abs(x) > params.x_threshold) | (jnp.abs(theta) > params.theta_threshold)
+    return (x, x_dot, theta, theta_dot), jnp.ones_like(x), terminated
 
 
-ENVIRONMENT = Environment("cartpole", Box((4,)), Discrete(2), _reset, _transition, lambda key, n: jnp.zeros(n))
+ENVIRONMENT = Environment("cartpole", Box((4,)), Discrete(2), _reset, Elementwise(_advance), lambda key, n: jnp.zeros(n))
 
 
 def cartpoles(key: jax.Array, agents: int, heterogeneity: float, options: CartPole) -> CartPole:

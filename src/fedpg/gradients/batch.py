@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpg import moments
+from fedpg import moments, trees
 from fedpg.envs.base import Environment
 from fedpg.envs.host import HostEnvironment
-from fedpg.gradients import baselines, importance
+from fedpg.gradients import baselines, importance, lanes
 from fedpg.gradients.gpomdp import coefficients, surrogate, targets
 from fedpg.gradients.host_rollout import host_rollouts
 from fedpg.gradients.importance import Weights
@@ -86,6 +86,8 @@ def sampler(environment: Environment | HostEnvironment, policy: Policy, horizon:
     """The function that draws trajectories of `policy` in `environment`."""
     if isinstance(environment, HostEnvironment):
         return functools.partial(host_rollouts, environment, policy, horizon)
+    if lanes.applies(environment, policy):
+        return lanes.sampler(environment, policy, horizon)
     return jax.vmap(functools.partial(rollout, environment, policy, horizon), (0, None, None))
 
 
@@ -110,12 +112,17 @@ def batch_coefficients(batch: Batch, discount: float, time_discount: bool = True
 
 def log_ratios(policy: Policy, params: Params, behaviour: Params, batch: Batch) -> jax.Array:
     """log pi_params - log pi_behaviour of every executed step, (B, H)."""
+    if lanes.has_network(policy):
+        known = lanes.scorer(policy).log_probs
+        return known(params, batch.trajectory) - known(behaviour, batch.trajectory)
     each = jax.vmap(log_probs, (None, None, 0))
     return each(policy, params, batch.trajectory) - each(policy, behaviour, batch.trajectory)
 
 
 def _ascent(policy: Policy, params: Params, batch: Batch, coefficient: jax.Array) -> Params:
     """The mean over the batch of sum_t coefficient_t grad log pi(a_t|s_t); coefficients (B, H) are held."""
+    if lanes.has_network(policy):
+        return trees.mean_axis0(lanes.scorer(policy).score(params, batch.trajectory, coefficient)[0])
 
     def mean_surrogate(params: Params) -> jax.Array:
         return jnp.mean(jax.vmap(surrogate, (None, None, 0, 0))(policy, params, batch.trajectory, coefficient))
@@ -139,6 +146,8 @@ def weighted_gradient(
     time_discount: bool = True,
 ) -> tuple[Params, Weights]:
     """Mean of F(params; tau, behaviour), differentiable in params through the weight as well as through g."""
+    if lanes.has_network(policy) and kind not in importance.PREFIX_KINDS:
+        return _weighted_by_lanes(policy, params, behaviour, batch, batch_coefficients(batch, discount, time_discount), kind, cap)
     ratios = log_ratios(policy, params, behaviour, batch)
     if kind in importance.PREFIX_KINDS:
         largest_log = jnp.log(cap) if kind == "truncated-prefix" else importance.LARGEST_LOG
@@ -148,6 +157,17 @@ def weighted_gradient(
         w = jnp.exp(importance.log_weights(ratios, kind, cap))
         coefficient = w[:, None] * batch_coefficients(batch, discount, time_discount)
     return _ascent(policy, params, batch, batch.scale * coefficient), importance.statistics(ratios)
+
+
+def _weighted_by_lanes(
+    policy: Policy, params: Params, behaviour: Params, batch: Batch, coefficient: jax.Array, kind: str, cap: float
+) -> tuple[Params, Weights]:
+    """`weighted_gradient` for weights of whole trajectories, whose gradients then need no weight beforehand."""
+    scorer = lanes.scorer(policy)
+    each, found = scorer.score(params, batch.trajectory, batch.scale * coefficient)
+    ratios = found - scorer.log_probs(behaviour, batch.trajectory)
+    w = jnp.exp(importance.log_weights(ratios, kind, cap))
+    return jax.tree.map(lambda g: jnp.tensordot(w, g, 1) / len(w), each), importance.statistics(ratios)
 
 
 def estimator(environment: Environment | HostEnvironment, policy: Policy, choices: Choices, draw: Draw | None = None) -> Estimator:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpg.envs.base import Discrete, Space, space_size
 from fedpg.envs.host import Host, HostEnvironment, Session
+from fedpg.gradients.host_call import host_call
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
@@ -82,7 +83,7 @@ def host_rollouts(environment: HostEnvironment, policy: Policy, horizon: int, ke
 
     def call(function: Any, columns: int, *args: jax.Array) -> jax.Array:
         shape = jax.ShapeDtypeStruct((lanes, columns), jnp.zeros(()).dtype)
-        return jax.pure_callback(function, shape, *args, vmap_method="broadcast_all")
+        return host_call(function, shape, *args)
 
     start_key, action_key, _ = jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, 3))(keys), 1, 0)
     noise = jax.vmap(policy.draw, (0, None), 1)(action_key, horizon)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from fedpg import trees
 from fedpg.envs.base import Environment
 from fedpg.policies.base import Policy
+from fedpg.sampling import uniform_pairs, uniforms
 from fedpg.trees import Params
 
 
@@ -20,23 +21,30 @@ class Trajectory(NamedTuple):
     mask: jax.Array  # (H,), 1 for executed steps, 0 after the end
 
 
+def noise(environment: Environment, policy: Policy, action_key: jax.Array, step_key: jax.Array, horizon: int) -> tuple[Any, Any]:
+    """The randomness of all actions and of all transitions, leading axis H; one stream for both where both are uniform numbers."""
+    if policy.draw is uniforms and environment.draw is uniforms:
+        return uniform_pairs(action_key, horizon)
+    return policy.draw(action_key, horizon), environment.draw(step_key, horizon)
+
+
 def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Array, params: Params, agent: Any) -> Trajectory:
     """Samples tau ~ p_agent(. | params)."""
     start_key, action_key, step_key = jax.random.split(key, 3)
-    noise = (policy.draw(action_key, horizon), environment.draw(step_key, horizon))
     state, observation = environment.reset(start_key, agent)
 
-    def step(carry: tuple, noise: tuple) -> tuple:
+    def step(carry: tuple, now: tuple) -> tuple:
         state, observation, alive = carry
-        action = policy.act(noise[0], params, observation)
-        after = environment.transition(noise[1], state, action, agent)
+        action = policy.act(now[0], params, observation)
+        after = environment.transition(now[1], state, action, agent)
         # An ended episode stands still: its state could otherwise diverge and make the masked sums NaN.
         state = trees.select(alive, after.state, state)
         row = Trajectory(observation, action, jnp.where(alive, after.reward, 0.0), alive.astype(after.reward.dtype))
         observation = jnp.where(alive, after.observation, observation)
         return (state, observation, alive & ~(after.terminated | after.truncated)), row
 
-    _, trajectory = jax.lax.scan(step, (state, observation, jnp.ones((), bool)), noise)
+    drawn = noise(environment, policy, action_key, step_key, horizon)
+    _, trajectory = jax.lax.scan(step, (state, observation, jnp.ones((), bool)), drawn)
     return trajectory
 
 

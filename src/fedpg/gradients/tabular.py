@@ -12,11 +12,13 @@ probabilities. A finite MDP never ends: every trajectory has H steps.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from fedpg import native
 from fedpg.envs.base import Environment
 from fedpg.envs.tabular import MDP, is_tabular
 from fedpg.gradients import baselines, exact, importance
@@ -26,7 +28,7 @@ from fedpg.gradients.exact import log_table
 from fedpg.gradients.gpomdp import discounts, returns_to_go, targets
 from fedpg.gradients.importance import Weights
 from fedpg.policies.base import Policy
-from fedpg.sampling import uniforms
+from fedpg.sampling import uniform_pairs, uniforms
 from fedpg.trees import Params
 
 BASELINES = ("none", "value")
@@ -125,18 +127,29 @@ def rollout_sums(
     environment: Environment, policy: Policy, horizon: int, discount: float, valued: bool, key: jax.Array, params: Params, mdp: MDP
 ) -> Sums:
     """Samples tau ~ p_mdp(. | params) and adds up its visits; `valued` adds what a baseline of the state needs."""
-    start_key, action_key, step_key = jax.random.split(key, 3)
+    start_key, noise_key, _ = jax.random.split(key, 3)  # as `rollout` does
     start, _ = environment.reset(start_key, mdp)
-    return jax.lax.platform_dependent(
-        start,
-        policy.draw(action_key, horizon),  # a uniform number for every action, (H,)
-        environment.draw(step_key, horizon),  # one for every transition, (H,)
-        jnp.cumsum(exact.table(policy, params, mdp), axis=-1),
-        jnp.cumsum(mdp.transition, axis=-1),
-        jnp.asarray(mdp.reward, jnp.result_type(mdp.reward, float)),
-        cpu=functools.partial(step_by_step, discount=discount, valued=valued),
-        default=functools.partial(all_at_once, discount=discount, valued=valued),
-    )
+    reward = jnp.asarray(mdp.reward, jnp.result_type(mdp.reward, float))
+    tables = exact.logits(policy, params, *reward.shape), jnp.asarray(mdp.transition), reward
+
+    def in_xla(way: Callable[..., Sums]) -> Callable[..., Sums]:
+        def sums(noise_key: jax.Array, start: jax.Array, logits: jax.Array, kernel: jax.Array, reward: jax.Array) -> Sums:
+            noise = uniform_pairs(jax.random.wrap_key_data(noise_key), horizon)  # for every action and every transition, (H,) each
+            cumulative = jnp.cumsum(jax.nn.softmax(logits), axis=-1), jnp.cumsum(kernel, axis=-1)
+            return way(start, *noise, *cumulative, reward, discount=discount, valued=valued)
+
+        return sums
+
+    def in_kernel(platform: str) -> Callable[..., Sums]:
+        def sums(noise_key: jax.Array, start: jax.Array, *tables: jax.Array) -> Sums:
+            options = {"horizon": horizon, "discount": discount, "valued": valued}
+            visits, returns, total, *extra = native.visits(platform, noise_key, start, *tables, **options)
+            return Sums(visits, returns, *(extra or ((), ())), total)
+
+        return sums
+
+    ways = {"cpu": in_xla(step_by_step)} | {name: in_kernel(name) for name in native.PLATFORMS if native.applies(name, *tables)}
+    return jax.lax.platform_dependent(jax.random.key_data(noise_key), start, *tables, **ways, default=in_xla(all_at_once))
 
 
 def _pick(uniform: jax.Array, cumulative: list[jax.Array]) -> jax.Array:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpg.envs.base import space_size
 from fedpg.envs.host import Host, HostEnvironment, Session
+from fedpg.gradients.host_call import host_call
 from fedpg.gradients.host_rollout import MOST_SESSIONS, element, side_by_side
 from fedpg.learners.rollout import NOT_STARTED, Draw, Lanes, Rollout
 from fedpg.policies.base import Policy
@@ -99,7 +100,7 @@ def host_sampler(environment: HostEnvironment, policy: Policy, horizon: int, ste
         noise = jax.vmap(policy.draw, (0, None), 1)(action_key, steps)
 
         def call(function: Any, shape: Any, *args: jax.Array) -> Any:
-            return jax.pure_callback(function, shape, *args, vmap_method="broadcast_all")
+            return host_call(function, shape, *args)
 
         stepped = jax.ShapeDtypeStruct((count, 2 * width + 4), real)
         begun = jax.ShapeDtypeStruct((count, width + 1), real)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 
 from fedpg.envs.base import Box, Environment, space_size, zero
-from fedpg.policies.base import Policy, features
+from fedpg.policies.base import Network, Policy, features
 from fedpg.policies.distributions import Normal, Squashed
 from fedpg.sampling import look_up, pick, uniforms
 from fedpg.trees import Params
@@ -57,12 +57,19 @@ def categorical(environment: Environment, hidden: tuple[int, ...] = (8, 8)) -> P
     def logits(params: Params, observation: jax.Array) -> jax.Array:
         return forward(params["layers"], features(space, observation))
 
+    def act(uniform: jax.Array, params: Params, observation: jax.Array) -> jax.Array:
+        return pick(uniform, jax.nn.softmax(logits(params, observation)))
+
+    def log_prob(params: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
+        return look_up(jax.nn.log_softmax(logits(params, observation)), action)
+
     return Policy(
         init=lambda key: {"layers": init_layers(key, [inputs, *hidden, actions], 0.01)},
-        act=lambda uniform, params, obs: pick(uniform, jax.nn.softmax(logits(params, obs))),
-        log_prob=lambda params, obs, action: look_up(jax.nn.log_softmax(logits(params, obs)), action),
+        act=act,
+        log_prob=log_prob,
         draw=uniforms,
         outputs=logits,
+        network=Network(act, log_prob, lambda params: params["layers"], lambda layers, params: {"layers": layers}),
     )
 
 

@@ -19,6 +19,7 @@ def softmax(environment: Environment) -> Policy:
         draw=uniforms,
         outputs=lambda params, s: look_up(params["logits"], s),
         table="softmax",
+        logits=lambda params: jnp.asarray(params["logits"]),
     )
 
 
@@ -58,4 +59,5 @@ def direct(environment: Environment, floor: float = 1e-3) -> Policy:
         project=lambda params: {"probabilities": simplex_projection(params["probabilities"], floor)},
         outputs=lambda params, s: jnp.log(look_up(params["probabilities"], s)),
         table="direct",
+        logits=lambda params: jnp.log(params["probabilities"]),
     )

@@ -1,0 +1,394 @@
+"""The kernel for NVIDIA GPUs: CUDA C, compiled by NVRTC, and an XLA FFI handler in Python that launches it."""
+
+import ctypes
+import functools
+import importlib.util
+import math
+import os
+import re
+import threading
+from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_void_p
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from fedpg.native.folder import SOURCES, kept, name_of
+
+NVRTC = "libnvrtc.so"
+OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=false")
+TILE, LEAN_THREADS, MOST_TILES = 32, 128, 16
+"""Lanes of a tile; threads of a block that uses no shared memory; the most tiles of a block that does."""
+SCRATCH = True
+"""Whether the kernel has a further result as its working memory."""
+AXES, OPERANDS = 8, 5
+RANKS = (1, 0, 2, 3, 2)
+"""Axes of the operands of one lane: key, start, policy, transition, reward."""
+PER_BLOCK, PER_PROCESSOR, RESERVED, MAJOR, MINOR = 97, 81, 111, 75, 76
+"""Attributes of a device: the most shared memory of a block and of a multiprocessor, what the driver keeps per block, its architecture."""
+SHARED_LIMIT = 8
+"""Attribute of a kernel: how much shared memory it may ask for."""
+
+
+class KernelError(RuntimeError):
+    """NVRTC or the driver refused something."""
+
+
+# ---- libraries
+
+
+def _folders_of_wheels() -> list[Path]:
+    """The folders of the libraries that pip installs for CUDA."""
+    found = importlib.util.find_spec("nvidia")
+    roots = list(found.submodule_search_locations or []) if found else []
+    return [folder for root in roots for folder in sorted(Path(root).glob("*/lib")) if folder.is_dir()]
+
+
+@functools.cache
+def nvrtc() -> ctypes.CDLL | None:
+    """The library that compiles CUDA C; None if it is not installed. That of JAX's own CUDA comes first."""
+    wheels = [str(path) for folder in _folders_of_wheels() for path in sorted(folder.glob(f"{NVRTC}.*")) if ".alt" not in path.name]
+    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    system = [str(Path(root) / "lib64" / NVRTC) for root in roots if root]
+    for name in (*wheels, *system, f"{NVRTC}.13", f"{NVRTC}.12", NVRTC):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+@functools.cache
+def driver() -> ctypes.CDLL:
+    """The driver's library."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *args: Any) -> None:
+    """Calls a function of the driver."""
+    code = getattr(driver(), name)(*args)
+    if code:
+        text = c_char_p()
+        driver().cuGetErrorString(code, byref(text))
+        raise KernelError(f"{name}: {(text.value or b'unknown error').decode()}")
+
+
+def _attribute(device: int, number: int) -> int:
+    value = c_int()
+    _call("cuDeviceGetAttribute", byref(value), number, device)
+    return value.value
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Why there is no kernel; None if there is one."""
+    if not any(device.platform == "gpu" and "nvidia" in device.device_kind.lower() for device in jax.devices()):
+        return "no NVIDIA GPU"
+    if nvrtc() is None:
+        return "NVRTC is missing: pip install -U 'jax[cuda13]'"
+    try:
+        driver()
+        module_of(1, 1, False, False, _architecture(0))
+    except (OSError, KernelError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+# ---- compiling
+
+
+def _architecture(device: int) -> str:
+    return f"sm_{_attribute(device, MAJOR)}{_attribute(device, MINOR)}"
+
+
+def words_of(states: int, actions: int, valued: bool) -> int:
+    """Words of shared memory of one lane, as in visits.cu."""
+    cells = states * actions
+    return 2 * cells + max(cells * states | 1, 3 * cells + states if valued else 0) + 2 * (cells | 1)
+
+
+def compile_to(kind: str, source: str, *options: str) -> bytes:
+    """Machine code ("CUBIN") or assembly ("PTX") of CUDA C."""
+    lib, program = nvrtc(), c_void_p()
+
+    def call(name: str, *args: Any) -> None:
+        code = getattr(lib, name)(*args)
+        if code:
+            size = c_size_t()
+            lib.nvrtcGetProgramLogSize(program, byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            lib.nvrtcGetProgramLog(program, log)
+            raise KernelError(f"{name} failed with {code}: {log.value.decode()}")
+
+    call("nvrtcCreateProgram", byref(program), source.encode(), b"visits.cu", 0, None, None)
+    try:
+        given = [option.encode() for option in (*OPTIONS, *options)]
+        call("nvrtcCompileProgram", program, len(given), (c_char_p * len(given))(*given))
+        size = c_size_t()
+        call(f"nvrtcGet{kind}Size", program, byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        call(f"nvrtcGet{kind}", program, code)
+        return code.raw
+    finally:
+        lib.nvrtcDestroyProgram(byref(program))
+
+
+def macros(states: int, actions: int, valued: bool, shared: bool) -> list[str]:
+    """The options that choose the shape of tables."""
+    defined = {"STATES": states, "ACTIONS": actions, "VALUED": int(valued), "SHARED": int(shared)}
+    return [f"-D{name}={value}" for name, value in defined.items()]
+
+
+def source() -> str:
+    """The CUDA C of the kernel."""
+    return "".join((SOURCES / file).read_text() for file in ("common.h", "visits.cu"))
+
+
+@functools.cache
+def module_of(states: int, actions: int, valued: bool, shared: bool, architecture: str) -> bytes:
+    """The machine code of the kernel of a shape for an architecture."""
+    major, minor = c_int(), c_int()
+    nvrtc().nvrtcVersion(byref(major), byref(minor))
+    options = [f"--gpu-architecture={architecture}", *macros(states, actions, valued, shared)]
+    name = name_of(source(), str((major.value, minor.value)), *OPTIONS, *options) + ".cubin"
+    return kept(name, lambda path: path.write_bytes(compile_to("CUBIN", source(), *options)) and None).read_bytes()
+
+
+# ---- XLA's side: xla/ffi/api/c_api.h
+
+
+class Buffer(Structure):
+    _fields_ = [("size", c_size_t), ("more", c_void_p), ("type", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64))]
+
+
+class Scalar(Structure):
+    _fields_ = [("type", c_int), ("value", c_void_p)]
+
+
+class Span(Structure):
+    _fields_ = [("text", c_void_p), ("length", c_size_t)]
+
+
+class Arguments(Structure):
+    _fields_ = [("size", c_size_t), ("more", c_void_p), ("count", c_int64), ("types", c_void_p), ("values", POINTER(POINTER(Buffer)))]
+
+
+class Attributes(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("more", c_void_p), ("count", c_int64), ("types", c_void_p), ("names", POINTER(POINTER(Span))),
+        ("values", POINTER(POINTER(Scalar))),
+    ]  # fmt: skip
+
+
+class CallFrame(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("more", c_void_p), ("api", POINTER(c_void_p)), ("context", c_void_p), ("stage", c_int),
+        ("arguments", Arguments), ("results", Arguments), ("attributes", Attributes),
+    ]  # fmt: skip
+
+
+class Version(Structure):
+    _fields_ = [("size", c_size_t), ("more", c_void_p), ("major", c_int), ("minor", c_int)]
+
+
+class Metadata(Structure):
+    _fields_ = [("size", c_size_t), ("version", Version), ("traits", c_uint32)]
+
+
+class Extension(Structure):
+    _fields_ = [("size", c_size_t), ("type", c_int), ("next", c_void_p), ("metadata", POINTER(Metadata))]
+
+
+class ErrorCreate(Structure):
+    _fields_ = [("size", c_size_t), ("more", c_void_p), ("message", c_char_p), ("code", c_int)]
+
+
+class StreamGet(Structure):
+    _fields_ = [("size", c_size_t), ("more", c_void_p), ("context", c_void_p), ("stream", c_void_p)]
+
+
+METADATA, INTERNAL = 1, 13
+HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(CallFrame))
+API_CALL = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+
+
+@functools.cache
+def _api() -> tuple[tuple[int, int], dict[str, int]]:
+    """The version of XLA's interface, and where its functions stand in the table of pointers, from the header that comes with jaxlib."""
+    header = (Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
+    version = tuple(int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", header)[1]) for part in ("MAJOR", "MINOR"))
+    names = re.findall(r"_XLA_FFI_API_STRUCT_FIELD\((XLA_FFI_\w+)\);", header)
+    # In front of them: two words, the version (three words), and a pointer.
+    return version, {name: 6 + place for place, name in enumerate(names)}
+
+
+def _api_function(frame: CallFrame, name: str) -> Any:
+    return API_CALL(frame.api[_api()[1][name]])
+
+
+# ---- launching
+
+
+class Job(Structure):
+    """The parameters of the kernel, as in visits.cu."""
+
+    _fields_ = [
+        ("operand", c_void_p * OPERANDS), ("visits", c_void_p), ("returns", c_void_p), ("total", c_void_p), ("discounts", c_void_p),
+        ("targets", c_void_p), ("cells", c_void_p), ("stride", (c_int64 * AXES) * OPERANDS), ("dims", c_uint * AXES), ("lanes", c_uint),
+        ("one", c_uint), ("axes", c_int), ("horizon", c_int), ("discount", c_float),
+    ]  # fmt: skip
+
+
+def joined(lengths: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Leading axes and the strides of every operand, with as few axes as possible."""
+    dims: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for axis, length in enumerate(lengths):
+        if length == 1:
+            continue
+        now = [each[axis] for each in strides]
+        if dims and all(step[-1] == stride * length for step, stride in zip(steps, now, strict=True)):
+            dims[-1] *= length
+            for step, stride in zip(steps, now, strict=True):
+                step[-1] = stride
+        else:
+            dims.append(length)
+            for step, stride in zip(steps, now, strict=True):
+                step.append(stride)
+    return dims or [1], [step or [0] for step in steps]
+
+
+def layout(results: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple[int, list[int], list[list[int]]]:
+    """The number of lanes, and their joined axes and strides, from the shapes of the first result and of the operands."""
+    lengths = list(results[:-2])
+    strides = []
+    for dims, rank in zip(operands, RANKS, strict=True):
+        leading, step, own = dims[: len(dims) - rank], math.prod(dims[len(dims) - rank :]), []
+        for given in reversed(leading):
+            own.append(0 if given == 1 else step)
+            step *= given
+        strides.append(own[::-1])
+    return math.prod(lengths), *joined(lengths, strides)
+
+
+class Kernel:
+    """The kernel of one shape, loaded on every device that asks for it, and its handler."""
+
+    def __init__(self, states: int, actions: int, valued: bool, shared: bool) -> None:
+        self._shape, self._valued, self._shared = (states, actions, valued, shared), valued, shared
+        self._bytes = 4 * TILE * words_of(states, actions, valued) if shared else 0
+        self._loaded: dict[int, tuple[Any, int]] = {}
+        self._layouts: dict[Any, tuple[int, list[int], list[list[int]]]] = {}
+        self._lock = threading.Lock()
+        self.handler = HANDLER(self._handle)
+
+    def _handle(self, pointer: Any) -> int | None:
+        frame = pointer.contents
+        if frame.more:
+            extension = Extension.from_address(frame.more)
+            if extension.type == METADATA:
+                metadata = extension.metadata.contents
+                metadata.version = Version(ctypes.sizeof(Version), None, *_api()[0])
+                metadata.traits = 0
+                return None
+        try:
+            self._launch(frame)
+        except Exception as error:  # what a handler raises would be lost
+            args = ErrorCreate(ctypes.sizeof(ErrorCreate), None, f"fedpg visits: {error}".encode(), INTERNAL)
+            return _api_function(frame, "XLA_FFI_Error_Create")(ctypes.addressof(args))
+        return None
+
+    def _launch(self, frame: CallFrame) -> None:
+        stream = StreamGet(ctypes.sizeof(StreamGet), None, frame.context, None)
+        if _api_function(frame, "XLA_FFI_Stream_Get")(ctypes.addressof(stream)):
+            raise KernelError("XLA gave no stream")
+        self.launch(self.job(frame), c_void_p(stream.stream))
+
+    def job(self, frame: CallFrame) -> Job:
+        """The parameters of the kernel for a call."""
+        given = [frame.arguments.values[k].contents for k in range(OPERANDS)]
+        results = [frame.results.values[k].contents for k in range(frame.results.count)]
+        shapes = tuple(tuple(each.dims[: each.rank]) for each in (results[0], *given))
+        if shapes not in self._layouts:
+            self._layouts[shapes] = layout(shapes[0], list(shapes[1:]))
+        lanes, dims, strides = self._layouts[shapes]
+        job = Job(lanes=lanes, one=1, axes=len(dims))
+        job.dims[: len(dims)] = dims
+        for k, step in enumerate(strides):
+            job.operand[k] = given[k].data
+            job.stride[k][: len(step)] = step
+        for name, result in zip(
+            ("visits", "returns", "total", "discounts", "targets", "cells"), results, strict=False
+        ):  # as many as there are
+            setattr(job, name, result.data)
+        for k in range(frame.attributes.count):
+            name, value = frame.attributes.names[k].contents, frame.attributes.values[k].contents.value
+            kind = {"horizon": c_int64, "discount": c_float}[ctypes.string_at(name.text, name.length).decode()]
+            setattr(job, "horizon" if kind is c_int64 else "discount", kind.from_address(value).value)
+        return job
+
+    def launch(self, job: Job, stream: c_void_p) -> None:
+        """Launches the kernel on a stream, in its context."""
+        context = c_void_p()
+        _call("cuStreamGetCtx", stream, byref(context))
+        _call("cuCtxPushCurrent_v2", context)
+        try:
+            function, tiles = self._function(context.value)
+            threads = tiles * TILE
+            blocks = -(-job.lanes // threads)
+            parameters = (c_void_p * 1)(ctypes.addressof(job))
+            _call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, c_uint(tiles * self._bytes), stream, parameters, None)
+        finally:
+            _call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+    def _function(self, context: int) -> tuple[Any, int]:
+        """The kernel in the current context, and how many tiles a block has."""
+        if context not in self._loaded:
+            with self._lock:
+                device, module, function = c_int32(), c_void_p(), c_void_p()
+                _call("cuCtxGetDevice", byref(device))
+                _call("cuModuleLoadData", byref(module), module_of(*self._shape, _architecture(device.value)))
+                _call("cuModuleGetFunction", byref(function), module, b"visits")
+                tiles = LEAN_THREADS // TILE
+                if self._shared:
+                    tiles = best_tiles(self._bytes, *(_attribute(device.value, number) for number in (PER_BLOCK, PER_PROCESSOR, RESERVED)))
+                    _call("cuFuncSetAttribute", function, SHARED_LIMIT, tiles * self._bytes)
+                self._loaded[context] = function, tiles
+        return self._loaded[context]
+
+
+def best_tiles(tile: int, per_block: int, per_processor: int, reserved: int) -> int:
+    """Tiles of a block, each of so many bytes, with which most of them are on a multiprocessor at a time; the least of several."""
+    possible = [n for n in range(1, MOST_TILES + 1) if n * tile <= per_block]
+    return max(possible, key=lambda n: (n * min(per_processor // (n * tile + reserved), 32), -n))
+
+
+@functools.cache
+def fits(states: int, actions: int, valued: bool) -> bool:
+    """Whether at least four tiles fit into shared memory: with fewer a multiprocessor idles."""
+    return 4 * 4 * TILE * words_of(states, actions, valued) <= min(_attribute(device, PER_BLOCK) for device in range(_devices()))
+
+
+def eager(states: int, actions: int, valued: bool, horizon: int) -> bool:
+    """Whether rows are made before they are visited, in shared memory: there are few, and they fit."""
+    return states * actions <= 2 * horizon and fits(states, actions, valued)
+
+
+@functools.cache
+def target(states: int, actions: int, valued: bool, eager: bool) -> str:
+    """The name under which XLA knows the kernel of a shape."""
+    name = f"fedpg_visits_{name_of(source(), *macros(states, actions, valued, eager))}"
+    if name not in _KEPT:
+        _KEPT[name] = Kernel(states, actions, valued, eager)
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(_KEPT[name].handler), platform="CUDA")
+    return name
+
+
+_KEPT: dict[str, Kernel] = {}
+"""The kernels that XLA knows: their handlers must not be collected."""
+
+
+def _devices() -> int:
+    count = c_int()
+    _call("cuDeviceGetCount", byref(count))
+    return count.value
