@@ -84,6 +84,8 @@ class Patience:
             return True
         if answered >= self._remote.quorum and (pace.only_slow(waiting) or 0 < rules.min_agents_per_round <= answered):
             return True
+        if answered >= self._remote.quorum and 2 * answered >= self._asked and elapsed > pace.deadline(self._kind):
+            return True  # the answers of this exchange have shortened the deadline
         if elapsed > 2 * (pace.usual(self._kind) or LEAST) + UNUSUAL and waiting != self._told:
             self._told = waiting
             self._remote.slow(waiting, self._since)

@@ -273,7 +273,7 @@ class _Loop:
         self.evaluated, self.seconds = at.evaluated, at.seconds
         # Lines that were written after the checkpoint will be written again.
         kept = metrics.read(self.folder.metrics)  # refuses a foreign file before anything is dropped from it
-        whole = any(row["round"] == self.evaluated for row in kept)
+        whole = self.evaluated < 0 or any(row["round"] == self.evaluated for row in kept)
         damaged = f"{self.folder.metrics} is damaged: it has no line for round {self.evaluated}, where the checkpoint is from"
         require(whole, f"{damaged}; restore it from a copy, or give another --out to start again")
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
