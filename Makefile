@@ -22,9 +22,10 @@ test: .venv/test.stamp
 test-slow: .venv/test.stamp .venv/trackers.stamp
 	$(BIN)/pytest -m slow
 
-# Needs root: it makes network namespaces, and listens on the loopback interface.
+# Needs root: it makes network namespaces, and listens on the loopback interface. Most of the time it waits: three run at a time.
+# Writes docs/data/kills.json, and the table of docs/explanation/federation.md.
 test-federation: .venv/test.stamp
-	$(BIN)/pytest -m federation -n 2 --dist worksteal
+	$(BIN)/pytest -m federation -n 3 --dist worksteal
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check --fix src tests tools examples

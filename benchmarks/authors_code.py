@@ -36,8 +36,8 @@ from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
 from fedpg.algorithms.pavg import Shared
 from fedpg.errors import require
 from fedpg.gradients import importance
-from fedpg.gradients.baselines import targets
 from fedpg.gradients.batch import Batch
+from fedpg.gradients.gpomdp import targets
 from fedpg.gradients.importance import Weights
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import Policy

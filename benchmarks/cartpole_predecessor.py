@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "docs" / "data" / "cartpole_predecessor.jsonl
 ETAS = np.array([1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3])
 RATIOS = (1.0, 1.5)
 """lambda / (eta K), as in the experiment."""
-LOCAL_STEPS, TRAJECTORIES, TUNING, SEEDS, ROOTS = (24, 32, 64, 128), 3840, 5, 40, (3, 100)
+LOCAL_STEPS, TRAJECTORIES, TUNING, SEEDS, ROOTS = (24, 32, 64, 128), 3840, 20, 40, (31, 131)
 
 
 def run(name: str) -> list[dict]:
@@ -55,7 +55,7 @@ def compare(before: list[dict], now: list[dict]) -> list[dict]:
     rows = []
     for old, new in zip(before, now, strict=True):
         ratio = ratio_of_medians(spent(new), spent(old))
-        numbers = {name: float(getattr(ratio, name)) for name in ("mean", "low", "high")}
+        numbers = {name: float(x) if np.isfinite(x := getattr(ratio, name)) else None for name in ("mean", "low", "high")}
         rows.append({"method": "CALM / FedSVRPG-S", "K": new["K"]} | numbers)
     return rows + before + now
 

@@ -1,8 +1,8 @@
 """What the processes of a federation cost: `python benchmarks/federation_costs.py`, on this machine.
 
 Waiting: a server with keys and three of its four agents, for a minute. Large: four agents train a policy of 10 MB for three rounds.
-Memory is the resident set, and its largest value; CPU is the share of one core. Writes docs/data/federation_costs.json and, from it,
-the table of docs/explanation/federation.md.
+Memory is the resident set, its largest value, and the proportional set, in which what processes share counts once. CPU is the share of
+one core. Writes docs/data/federation_costs.json and, from it, the table of docs/explanation/federation.md.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def cost(process: int) -> dict[str, float]:
     fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line)
     memory = {name: int(status[key].split()[0]) / 1000 for name, key in (("mb", "VmRSS"), ("most_mb", "VmHWM"))}
+    shares = dict(line.split(":", 1) for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines() if ":" in line[:40])
+    memory["shared_once_mb"] = int(shares["Pss"].split()[0]) / 1000
     return memory | {"cpu": (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")}
 
 
@@ -42,7 +44,7 @@ def processes(real: Real) -> dict[str, int]:
     """The processes of a federation by name."""
     found = {}
     for name, process in real.processes.items():
-        parts = {"serve": ("fedpg serve", "flower-superlink")}.get(name, (f"fedpg join {name[-1]}", f"flower-supernode {name[-1]}"))
+        parts = {"serve": ("fedpg serve", "flower-superlink")}.get(name, (f"fedpg join {name[-1]}",))
         children = descendants(process.pid)
         found |= dict(zip(parts, [process.pid, *children], strict=False))
     return found
@@ -86,10 +88,14 @@ def large(folder: Path) -> dict[str, dict[str, float]]:
 
 def table(data: dict[str, Any]) -> str:
     """Both measurements as rows."""
-    lines = ["| | process | memory | most | of a core |", "|---|---|---|---|---|"]
+    lines = ["| | process | memory | most | shared parts once | of a core |", "|---|---|---|---|---|---|"]
     for what, rows in data.items():
         for name, one in rows.items():
-            lines.append(f"| {what} | {name} | {one['mb']:.0f} MB | {one['most_mb']:.0f} MB | {100 * one['cpu']:.1f} % |")
+            memory = " | ".join(f"{one[key]:.0f} MB" for key in ("mb", "most_mb", "shared_once_mb"))
+            lines.append(f"| {what} | {name} | {memory} | {100 * one['cpu']:.1f} % |")
+        both = [rows[name] for name in ("fedpg serve", "flower-superlink")]
+        total = " | ".join(f"{sum(one[key] for one in both):.0f} MB" for key in ("mb", "most_mb", "shared_once_mb"))
+        lines.append(f"| {what} | **server, both** | {total} | {100 * sum(one['cpu'] for one in both):.1f} % |")
     return "\n".join(lines)
 
 

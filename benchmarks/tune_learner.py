@@ -5,7 +5,8 @@ identical agents, unless it says otherwise.
 
 Run it: python benchmarks/tune_learner.py ENV TOTAL_STEPS NAME=VALUE ... [+ NAME=VALUE ...]
 
-Trials are separated by +. Names are those of `Config`; a name that is none is an option of the learner.
+Trials are separated by +. Names are those of `Config`; a name that is none is an option of the learner, and so is one
+after `learner.`, as in learner.clip=0.3.
 """
 
 import json
@@ -28,6 +29,9 @@ TARGETS = {
     "cartpole": 475.0,
     "gym:CartPole-v1": 475.0,
     "gym:LunarLander-v3": 200.0,
+    "gym:Acrobot-v1": -100.0,
+    "gym:Pendulum-v1": -200.0,
+    "swimmer": 300.0,
     "hopper": 1800.0,
     "walker2d": 1500.0,
     "halfcheetah": 3500.0,
@@ -47,7 +51,7 @@ def trial(env: str, total: int, changes: dict) -> dict:
     """Trains and returns a line of the data file."""
     given = {"env": env, "learner": "actor-critic", "algorithm": "pavg", "heterogeneity": 0.0, "agents": 5, "seeds": 2, "seed": ROOT}
     given |= {"eval_episodes": 2} | {name: value for name, value in changes.items() if name in FIELDS}
-    given["learner_option"] = {name: value for name, value in changes.items() if name not in FIELDS}
+    given["learner_option"] = {name.removeprefix("learner."): value for name, value in changes.items() if name not in FIELDS}
     sizes = preset_of(env, given["algorithm"], "actor-critic") | given
     per_round = sizes["agents"] * sizes["local_steps"] * sizes["batch"] * sizes["rollout_steps"]
     given["rounds"] = max(1, round(total / per_round))

@@ -34,6 +34,7 @@ def sign_averaging(problem: Problem, *, local_lr: Any, global_lr: Any = None, lo
 
     def aggregate(state, signs, present):
         u = base.mean(signs, present)
-        return ServerState(Shared(base.ascend(problem, state.shared.params, global_lr, u))), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
+        params = base.ascend(problem, state.shared.params, global_lr, u)
+        return ServerState(Shared(params)), RoundInfo(trees.norm_sq(u), jnp.zeros(()))
 
     return Algorithm("sign-averaging", init, local_update, aggregate)

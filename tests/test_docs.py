@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import runpy
@@ -10,6 +11,9 @@ import sys
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+
+import yaml
+from mkdocstrings_handlers.python import GoogleStyleOptions, PythonOptions
 
 import fedpg
 from helpers.browser import CHROMIUM, Page, browser
@@ -67,6 +71,13 @@ def found_by_search(page: Page, path: Path, words: str) -> int:
             return found
         time.sleep(0.2)
     return 0
+
+
+def test_options_of_the_site_exist():
+    """Where pydantic is installed mkdocstrings ignores an unknown option; elsewhere it is an error."""
+    options = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["plugins"][2]["mkdocstrings"]["handlers"]["python"]["options"]
+    assert set(options) <= {field.name for field in dataclasses.fields(PythonOptions)}
+    assert set(options["docstring_options"]) <= {field.name for field in dataclasses.fields(GoogleStyleOptions)}
 
 
 def test_a_request_to_another_machine_is_found():

@@ -80,6 +80,17 @@ def test_rounds_cannot_go_back_and_bad_arguments_are_refused():
     assert sim.blank(KEY).rows.failed.tolist() == [-1]
 
 
+def test_other_agents_use_the_same_programs():
+    sim, other = simulate(SMALL["bowl"](), seeds=2), SMALL["bowl"]()
+    count = jax.tree.leaves(sim.init(KEY).agents)[0].shape[1]
+    other = other._replace(agents=bowls(jax.random.key(7), count, 0.9))
+    before = after(sim)
+    found = after(sim.on(other.agents))
+    same_bits(found.rows, after(simulate(other, seeds=2)).rows)
+    assert sim.programs.compilations["run"] == 1
+    assert np.abs(np.asarray(found.rows.server.shared.params - before.rows.server.shared.params)).max() > 1e-3
+
+
 def test_one_call_or_many_and_compiled_once():
     sim = simulate(SMALL["bowl"](), seeds=2)
     state = sim.init(KEY)

@@ -1,7 +1,5 @@
 """`python -m fedpg`."""
 
-import sys
+from fedpg.cli import run
 
-from fedpg.cli import main
-
-sys.exit(main())
+run()

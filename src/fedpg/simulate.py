@@ -136,7 +136,8 @@ def row_programs(
         return rounds.initial_state(problem, algorithm, root, row.seed, count)
 
     def start(root: jax.Array, row: Row, agents: Any) -> SeedState:
-        algorithm, state = algorithm_of(row.setting), blank(root, row, agents)
+        # The barrier keeps XLA from computing with the zeros of all rows while it compiles, which takes seconds for many.
+        algorithm, state = algorithm_of(row.setting), jax.lax.optimization_barrier(blank(root, row, agents))
         for number in range(len(algorithm.warmup)):
             state = rounds.warm_up(algorithm, number, executor, agents, root, row.seed, state)
         return state
@@ -219,7 +220,11 @@ class Compiled:
             self._ids = np.minimum(np.arange(count * self.chunk), self._count - 1).reshape(count, self.chunk)
         rows = [trees.take(self._rows, ids) for ids in self._ids]
         # Chunks of the same seeds, in different settings, share their agents.
-        of_seeds = functools.cache(lambda seeds: jax.device_put(trees.take(agents, np.array(seeds)), self._placement))
+        if len(self._devices) == 1:  # on the device: settings repeat the same agents
+            there = jax.device_put(agents, self._placement)
+            of_seeds = functools.cache(lambda seeds: _take(there, np.array(seeds)))
+        else:
+            of_seeds = functools.cache(lambda seeds: jax.device_put(trees.take(agents, np.array(seeds)), self._placement))
         self._placed = leaves, [(jax.device_put(row, self._placement), of_seeds(tuple(row.seed.tolist()))) for row in rows]
         return self._placed[1]
 
@@ -254,13 +259,17 @@ class Simulator:
     def __init__(
         self, problem: Problem, algorithm: Algorithm, agents: Agents, rows: Row, seeds: int, participation: Participation, programs: Any
     ) -> None:
-        self.problem, self._algorithm, self._agents, self._participation = problem, algorithm, agents, participation
+        self.problem, self._algorithm, self._agents, self._participation, self._rows = problem, algorithm, agents, participation, rows
         self.seeds, self.rows, self.programs = seeds, len(rows.seed), programs
         drawn = agents.agents if isinstance(agents, Federation) else agents
         one_seed = jax.eval_shape(drawn, jax.random.key(0), 0) if callable(drawn) else drawn
         self._host = problem.environment.host if isinstance(problem.environment, HostEnvironment) else None
         self.events = EventLog(self._host, trees.leading_axis(one_seed))
         self._drawn: tuple[Any, Any] = (None, None)
+
+    def on(self, agents: Agents) -> "Simulator":
+        """The same simulator for other agents with arrays of the same shapes: it uses the same programs, and nothing is compiled again."""
+        return Simulator(self.problem, self._algorithm, agents, self._rows, self.seeds, self._participation, self.programs)
 
     def init(self, key: jax.Array) -> State:
         """The state before round 0: agents drawn, params initialised, warm-up done."""

@@ -129,6 +129,7 @@ def test_doctor_tells_what_is_there_and_what_is_missing(capsys, monkeypatch):
     found = json.loads(capsys.readouterr().out)
     assert found["packages"][""]["jax"] == jax.__version__
     assert found["devices"]
+    assert found["kernels"]["cpu"] is None
     assert found["cache"]["folder"] == os.environ["JAX_COMPILATION_CACHE_DIR"]
     for missing, command, code in (("matplotlib", "pip install 'fedpg[plot]'", 0), ("numpy", "pip install fedpg\n", 1)):
         monkeypatch.setattr(folder, "version", lambda name, missing=missing: None if name == missing else "1.0")
@@ -136,4 +137,5 @@ def test_doctor_tells_what_is_there_and_what_is_missing(capsys, monkeypatch):
         shown = capsys.readouterr().out
         assert f"{missing} MISSING" in shown
         assert f"MB in {found['cache']['folder']}" in shown
+        assert "kernels for finite MDPs, cpu: used\n" in shown
         assert command in shown

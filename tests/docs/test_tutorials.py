@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import configparser
-import dataclasses
 import importlib
-import inspect
 import json
 import os
 import re
@@ -17,6 +15,7 @@ import pytest
 
 import fedpg
 from fedpg.cli import VERBS
+from fedpg.cli.help import flags
 from fedpg.flower.serving import KILLED
 from helpers.documents import FENCE, blocks, first_missing, follow, typed
 
@@ -106,10 +105,8 @@ def test_flags_exist(name):
     found = commands(page(name).read_text())
     assert found
     for verb, *words in found:
-        module = importlib.import_module(f"fedpg.cli.{verb}")
-        kinds = [kind for _, kind in inspect.getmembers(module, dataclasses.is_dataclass) if kind.__module__ == module.__name__]
-        known = {f"--{field.name.replace('_', '-')}" for kind in kinds for field in dataclasses.fields(kind)}
-        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known | {"--no-video"}, verb
+        options = getattr(importlib.import_module(f"fedpg.cli.{verb}"), f"{verb.title()}Options")
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= {flag.name for flag in flags(options)}, verb
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -28,7 +28,7 @@ BROKEN = {
     "cartpol": "did you mean 'cartpole'?",
 }
 WORKING = ("PrintsMuch", "Forks", "Line")
-IN_TIME = "import sys; from fedpg.flower import trial; trial.SECONDS = 15.0; from fedpg.cli import main; sys.exit(main(sys.argv[1:]))"
+IN_TIME = "import sys; from fedpg.flower import trial; trial.SECONDS = 15.0; from fedpg.cli import run; run()"
 
 
 def join(folder: Path, env: str, number: int, errors: int = subprocess.PIPE) -> subprocess.Popen:
@@ -66,6 +66,14 @@ def test_a_trial_says_what_is_wrong(monkeypatch, env):
     with pytest.raises(UserError) as found:
         try_environment(env, 0, None, {})
     assert BROKEN[env] in str(found.value)
+
+
+def test_an_environment_of_ours_may_take_its_time_to_compile(monkeypatch):
+    """On a busy machine that has taken more than a minute; it cannot hang."""
+    monkeypatch.setattr(trial, "SECONDS", 0.0)
+    assert try_environment("cartpole", 0, None, {}).observation_space
+    with pytest.raises(UserError, match="hangs"):
+        try_environment(f"{FILE}:NeverEnds", 0, None, {})
 
 
 @pytest.mark.parametrize("env", ["cartpole", "random-mdp", f"{FILE}:Forks", "hopper"])

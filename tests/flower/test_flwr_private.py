@@ -1,8 +1,7 @@
-"""The runner, on Flower's own SuperNode service: every task gets one reply, and the app that came with the run is never opened."""
+"""The calls of Flower that we make ourselves, on its own SuperLink service: every packet gets one answer, and no app is ever opened."""
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import threading
 import time
@@ -12,164 +11,252 @@ import pytest
 pytest.importorskip("flwr")
 
 import uvicorn
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.app.message.message import make_message
-from flwr.app.metadata import Metadata
-from flwr.common.constant import SubStatus
-from flwr.supercore.constant import TaskType
-from flwr.supercore.fab import Fab
-from flwr.supercore.inflatable.inflatable_object import get_object_tree, iterate_object_tree
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.object_store import ObjectStoreFactory
-from flwr.supercore.run import Run
-from flwr.supernode.main import create_app
-from flwr.supernode.nodestate import NodeStateFactory
-from flwr.supernode.start_client_internal import _insert_message
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.serde import message_to_proto
+from flwr.proto.runtime_pb2 import PushAppMessagesRequest
+from flwr.supercore.inflatable.inflatable_object import get_object_tree
+from flwr.superlink.main import create_app
 
-from fedpg.flower.flwr_private import TaskRunner
+from fedpg.errors import UserError
+from fedpg.flower import connection as connections
+from fedpg.flower import fleet, flwr_private
+from fedpg.flower.connection import KEY, NODE, Connection
+from fedpg.flower.flwr_private import Control, OpenRun, RunLost
+from fedpg.flower.processes import free_port
 from fedpg.flower.protocol import PACKET, RECORD
+from fedpg.flower.superlink import APP
 
-SECRET = b"between a SuperNode and its runner"
-RUN, OTHER_RUN, NODE, FAB = 7, 8, 11, b"this is no app: whoever opens it fails"
+SECRET = b"between a SuperLink and its server app"
 
 
-class SuperNode:
-    """Flower's service of a SuperNode, with the state that its connection to a SuperLink would fill and empty."""
+class SuperLink:
+    """Flower's service in this process."""
 
-    def __init__(self):
-        stores = ObjectStoreFactory()
-        states = NodeStateFactory(objectstore_factory=stores)
-        self.state, self.store = states.state(), stores.store()
-        self.state.set_node_id(NODE)
-        config = uvicorn.Config(create_app(states, SECRET), "127.0.0.1", 0, log_config=None, access_log=False)
-        self.server = uvicorn.Server(config)
+    def __init__(self, port=0):
+        self.app = create_app()
+        self.app.state.superexec_auth_secret = SECRET
+        self.server = uvicorn.Server(uvicorn.Config(self.app, "127.0.0.1", port, log_config=None, access_log=False))
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
         while not self.server.started:
             time.sleep(0.01)
         self.address = f"127.0.0.1:{self.server.servers[0].sockets[0].getsockname()[1]}"
-        for number in (RUN, OTHER_RUN):
-            run = Run.create_empty(number)
-            run.fab_hash, run.series_id = hashlib.sha256(FAB).hexdigest(), number
-            self.state.store_run(run)
-            self.state.store_fab(Fab(run.fab_hash, FAB, {}))
-            self.state.set_run_series_context(number, Context(number, NODE, {}, RecordDict(), {}, series_id=number))
+        self.control = Control(self.address, None)
+        self.runs: list[tuple[int, OpenRun]] = []
 
-    def deliver(self, content: RecordDict, run: int = RUN) -> Message:
-        """As if the SuperLink had sent a message."""
-        message = message_of(content, run)
-        _insert_message(message, self.state, self.store)
-        assert self.task(run)
-        return message
+    def run(self, secret=SECRET, is_over=lambda: False):
+        """A new run; an earlier one is stopped."""
+        if self.runs:
+            self.control.stop_run(self.runs[-1][0])
+        number = self.control.start_run(APP)
+        self.runs.append((number, OpenRun(self.address, secret, None, number, is_over)))
+        return self.runs[-1][1]
 
-    def task(self, run: int) -> int:
-        """The number of a new task of a run."""
-        return self.state.create_task(task_type=TaskType.CLIENT_APP, run_id=run, fab_hash=self.state.get_run(run).fab_hash)
-
-    def announce(self, content: RecordDict) -> tuple[str, int]:
-        """A message whose content is still on its way, and the number of its task."""
-        message = message_of(content, RUN)
-        message.metadata.__dict__["_message_id"] = message.object_id
-        self.store.preregister(RUN, get_object_tree(message))
-        self.state.store_message(message)
-        return message.object_id, self.task(RUN)
-
-    def give_up(self, announced: tuple[str, int]) -> None:
-        """What a SuperNode does with a message whose content it could not get."""
-        name, task = announced
-        self.state.delete_messages(message_ids=[name])
-        self.store.delete(name)
-        self.state.finish_task(task, sub_status=SubStatus.FAILED, details="content lost")
-
-    def collect(self, seconds=10.0) -> Message | None:
-        """The reply that the SuperLink would get."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            for message in self.state.get_messages_legacy(is_reply=True):
-                tree = self.store.get_object_tree(message.metadata.message_id)
-                while any(not self.store.get(part.object_id) for part in iterate_object_tree(tree)):
-                    time.sleep(0.01)
-                parts = {part.object_id: self.store.get(part.object_id) for part in iterate_object_tree(tree)}
-                return inflate_object_from_contents(tree.object_id, parts)
-            time.sleep(0.02)
-        return None
+    def stop(self):
+        for _, run in self.runs:
+            run.close(done=True)
+        self.control.close()
+        self.server.should_exit = True
+        self.thread.join(10.0)
 
 
 @pytest.fixture
-def node():
-    node = SuperNode()
-    yield node
-    node.server.should_exit = True
-    node.thread.join(10.0)
+def superlink():
+    service = SuperLink()
+    yield service
+    service.stop()
 
 
-def message_of(content: RecordDict, run: int) -> Message:
-    return make_message(metadata=Metadata(run, "", 1, NODE, "", "", time.time(), 60.0, "train"), content=content)
+class Agent:
+    """A connection that remembers what it was told."""
+
+    def __init__(self, address, folder, answer=lambda data: data[::-1], keys=None):
+        self.told: list[str] = []
+        self.connection = Connection(address, 0, answer, folder, keys, self.told.append)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.connection.stop()
 
 
-def packet(content: bytes) -> RecordDict:
+def node_of(run, seconds=10.0):
+    """The node that is connected."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if nodes := list(run.get_nodes()):
+            return nodes[0].node_id
+        time.sleep(0.05)
+    raise AssertionError("nobody came")
+
+
+def send(run, content, node=None):
+    return run.push_messages([Message(content, node or node_of(run), "train", ttl=60.0)])[0]
+
+
+def packet(content):
     return RecordDict({RECORD: ConfigRecord({PACKET: content})})
 
 
-def test_answers_come_back_one_after_the_other(node):
-    told = []
-    runner = TaskRunner(node.address, SECRET, lambda data: data[::-1], told.append)
-    for content in (b"one", b"two" * 100_000):
-        sent = node.deliver(packet(content))
-        reply = node.collect()
-        assert reply.content[RECORD][PACKET] == content[::-1]
-        assert reply.metadata.reply_to_message_id == sent.object_id
-        assert (reply.metadata.src_node_id, reply.metadata.dst_node_id, reply.metadata.run_id) == (NODE, 1, RUN)
-    runner.stop()
-    assert told == []
-    node.deliver(packet(b"three"))
-    assert node.collect(0.6) is None  # it takes no more
+def answer_to(run, message, seconds=10.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for reply in run.pull_messages([message]):
+            return reply.content[RECORD][PACKET]
+        time.sleep(0.02)
+    return None
 
 
-def test_a_message_that_is_not_ours_gets_an_error_and_the_next_an_answer(node):
-    runner = TaskRunner(node.address, SECRET, lambda data: data, print)
-    node.deliver(RecordDict({"run": ConfigRecord({"code": "import os"})}))
-    reply = node.collect()
-    assert reply.has_error()
-    assert "KeyError" in reply.error.reason
-    node.deliver(packet(b"ours"))
-    assert node.collect().content[RECORD][PACKET] == b"ours"
-    runner.stop()
+def test_answers_come_back_one_after_the_other(superlink, tmp_path):
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path) as agent:
+        for content in (b"one", b"two" * 100_000):
+            assert answer_to(run, send(run, packet(content))) == content[::-1]
+        number = node_of(run)
+        assert (tmp_path / NODE).read_text() == str(number)
+        assert (tmp_path / KEY).stat().st_mode & 0o77 == 0
+    assert agent.told == []
+    assert list(run.get_nodes()) == [], "it says that it leaves"
 
 
-def test_who_does_not_know_the_secret_gets_no_task(node):
-    node.deliver(packet(b"for another"))
-    thief = TaskRunner(node.address, b"guessed", lambda data: b"stolen", print)
-    assert node.collect(1.0) is None
-    thief.stop()
-    runner = TaskRunner(node.address, SECRET, lambda data: data, print)
-    assert node.collect().content[RECORD][PACKET] == b"for another"
-    runner.stop()
+def test_a_message_that_is_not_ours_is_told_and_the_next_is_answered(superlink, tmp_path):
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path) as agent:
+        send(run, RecordDict({"run": ConfigRecord({"code": "import os"})}))
+        assert answer_to(run, send(run, packet(b"ours"))) == b"sruo"
+    assert agent.told == ["a message was lost: it holds no packet"]
 
 
-def test_it_waits_for_a_node_that_is_not_there(node):
-    runner = TaskRunner("127.0.0.1:9", SECRET, lambda data: data, pytest.fail)
-    time.sleep(0.5)
-    runner.stop()
-    assert not runner._thread.is_alive()
+def test_who_does_not_know_the_secret_gets_no_run(superlink, monkeypatch):
+    monkeypatch.setattr(flwr_private, "START_SECONDS", 1.0)
+    with pytest.raises(RunLost):
+        superlink.run(b"guessed")
 
 
-@pytest.mark.parametrize("told_off", [True, False])
-def test_a_task_whose_content_never_comes_is_left_for_the_next(node, monkeypatch, told_off):
-    """As when a SuperLink dies between a message and its content: a SuperNode then goes on to the next, and may keep the task."""
-    interrupts, told = [], []
-    monkeypatch.setattr("flwr.supercore.heartbeat.HEARTBEAT_DEFAULT_INTERVAL", 5.05)  # a sign of life every 40 ms
+def test_an_agent_waits_for_a_server_that_is_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "AWAY_PAUSE", 0.2)
+    port = free_port()
+    with Agent(f"127.0.0.1:{port}", tmp_path) as agent:
+        time.sleep(0.6)
+        service = SuperLink(port)
+        try:
+            run = service.run()
+            assert answer_to(run, send(run, packet(b"late"))) == b"etal"
+        finally:
+            agent.connection.stop()
+            service.stop()
+    assert [line.partition(" (")[0] for line in agent.told] == [f"127.0.0.1:{port} is away", "the server is back"]
+
+
+def test_an_agent_that_was_killed_comes_in_again_at_once(superlink, tmp_path):
+    run = superlink.run()
+    killed = Connection(superlink.address, 0, lambda data: b"old", tmp_path, None, print)
+    before = node_of(run)
+    killed._stopped.set()  # without a word to the server
+    for thread in killed._threads:
+        thread.join(5.0)
+    activated = next(iter(run.get_nodes())).last_activated_at
+    with Agent(superlink.address, tmp_path) as agent:
+        end = time.monotonic() + 10.0
+        while [info.last_activated_at for info in run.get_nodes()] in ([], [activated]) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert [info.node_id for info in run.get_nodes()] == [before]
+        assert answer_to(run, send(run, packet(b"now"))) == b"won"
+    assert agent.told == []
+    killed._fleet.close()
+
+
+def test_an_unknown_key_is_refused_in_one_line(superlink, tmp_path, monkeypatch):
+    superlink.app.state.enable_supernode_auth = True
+    monkeypatch.setattr(connections, "REFUSED_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "AWAY_PAUSE", 0.2)
+    with Agent(superlink.address, tmp_path) as agent, pytest.raises(UserError, match="is its key among the server's"):
+        agent.connection.wait()
+    assert len(agent.told) == 1
+    assert "the server refuses this agent" in agent.told[0]
+
+
+def test_an_answer_to_a_run_that_has_ended_is_dropped(superlink, tmp_path):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def answer(data):
+        begun.set()
+        go_on.wait(10.0)
+        return data[::-1]
+
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path, answer) as agent:
+        send(run, packet(b"first"))
+        assert begun.wait(10.0)
+        new = superlink.run()
+        go_on.set()
+        assert answer_to(new, send(new, packet(b"next"))) == b"txen"
+    assert len(agent.told) == 1
+    assert agent.told[0].startswith("a message was lost: ")
+
+
+def test_a_message_whose_content_never_comes_is_left_for_the_next(superlink, tmp_path, monkeypatch):
+    """As when a server dies between a message and its content."""
+    interrupts = []
+    monkeypatch.setattr(fleet, "CONTENT_SECONDS", 0.5)
     before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        runner = TaskRunner(node.address, SECRET, lambda data: data, told.append)
-        announced = node.announce(packet(b"lost"))
-        time.sleep(0.5)
-        if told_off:
-            node.give_up(announced)
-        node.deliver(packet(b"next"), OTHER_RUN)
-        assert node.collect(5.0).content[RECORD][PACKET] == b"next"
-        runner.stop()
+        run = superlink.run()
+        with Agent(superlink.address, tmp_path) as agent:
+            message = Message(packet(b"lost"), node_of(run), "train", ttl=60.0)
+            number = superlink.runs[-1][0]
+            message.metadata.__dict__.update(_run_id=number, _src_node_id=1, _message_id=message.object_id)
+            asked = PushAppMessagesRequest(messages_list=[message_to_proto(message)], message_object_trees=[get_object_tree(message)])
+            run._client.PushMessages(asked)
+            time.sleep(1.0)
+            assert answer_to(run, send(run, packet(b"next"))) == b"txen"
+        assert agent.told == ["a message was lost: its content did not come"]
     finally:
         signal.signal(signal.SIGINT, before)
     assert interrupts == []
-    assert all("a task failed" in line for line in told)
+
+
+def test_an_answer_whose_receipt_was_lost_is_completed(superlink, tmp_path, monkeypatch):
+    """As when a SuperLink is stopped for longer than a call may take: the second try finds the first."""
+    lost = []
+    push = fleet.FleetHttpClient.PushMessages
+
+    def lose(client, request):
+        found = push(client, request)
+        if not lost:
+            lost.append(found)
+            raise connections.httpx.ReadTimeout("stopped")
+        return found
+
+    monkeypatch.setattr(fleet.FleetHttpClient, "PushMessages", lose)
+    monkeypatch.setattr(connections, "AWAY_PAUSE", 0.5)
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path) as agent:
+        message = send(run, packet(b"twice"))
+        while not lost:
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert run.pull_messages([message]) == []
+        assert time.monotonic() - began < 0.4, "the server does not wait for the content of one reply"
+        assert answer_to(run, message) == b"eciwt"
+    assert agent.told == [f"{superlink.address} is away (stopped): waiting", "the server is back"]
+
+
+def test_an_answer_that_nobody_can_read_is_dropped(superlink, tmp_path, monkeypatch):
+    """A false agent must not end the run of the others."""
+    deflate = fleet.get_all_nested_objects
+
+    class Garbage:
+        def __init__(self, name):
+            self.name = name
+
+        def deflate(self):
+            return b"garbage"
+
+    monkeypatch.setattr(fleet, "get_all_nested_objects", lambda message: {name: Garbage(name) for name in deflate(message)})
+    run = superlink.run()
+    with Agent(superlink.address, tmp_path):
+        assert answer_to(run, send(run, packet(b"false")), 1.5) is None
+        monkeypatch.setattr(fleet, "get_all_nested_objects", deflate)
+        assert answer_to(run, send(run, packet(b"true"))) == b"eurt"

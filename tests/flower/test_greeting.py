@@ -55,8 +55,9 @@ def test_who_is_welcome_and_who_is_not(keys):
         code, line = answer(made, msgspec.structs.replace(good, **changes))
         assert (code, why in line) == (REFUSED, True), line
         assert why in lines[-1][1]
-    made.present = lambda: {1}
+    made.present = lambda: {1: 77}
     assert answer(made, good) == (NOT_NOW, "there is an agent 1 already")
+    assert answer(made, msgspec.structs.replace(good, node=77)) == (WELCOME, ""), "it was killed, and is back"
     assert answer(door()[0], msgspec.structs.replace(good, agent=2))[1] == "there is no agent 2 in a federation of 2"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -19,10 +20,11 @@ class Paper:
     """A grid whose nodes answer as `nodes`, node -> (packet -> packet, an Exception, or None for silence), says."""
 
     def __init__(self, nodes):
-        self.nodes, self.sent, self.asked = nodes, {}, []
+        self.nodes, self.sent, self.asked, self.activated = nodes, {}, [], {}
 
     def get_nodes(self):
-        return [SimpleNamespace(node_id=node, public_key=b"key of %d" % node) for node in self.nodes]
+        known = ({"node_id": node, "public_key": b"key of %d" % node} for node in self.nodes)
+        return [SimpleNamespace(**one, last_activated_at=self.activated.get(one["node_id"], "then")) for one in known]
 
     def push_messages(self, messages):
         names = []
@@ -44,7 +46,7 @@ class Paper:
         del self.sent[name]
         failed = isinstance(found, Exception)
         content = found if isinstance(found, dict) else {RECORD: {PACKET: found}}
-        error = SimpleNamespace(code=2, reason=str(found))
+        error = SimpleNamespace(code=getattr(found, "code", 2), reason=str(found))
         return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name), has_error=lambda: failed, content=content, error=error)
 
 
@@ -136,6 +138,27 @@ def test_a_deadline_is_waited_for_once_and_not_again_until_the_agent_answers():
     assert dict(link.ask({1: b"x"}, 1.0)) == {1: b"work"}
 
 
+def test_an_agent_that_is_late_hears_that_the_run_is_over_too():
+    """It may still be at its last evaluation, and would wait for another task for ever."""
+    busy, heard = [False], []
+
+    def answer(packet):
+        task = unpack(packet, Task)[0]
+        heard.append(task.kind)
+        return None if busy[0] and task.kind != "over" else pack(Answer(task.serial, "run-0", 0), {})
+
+    _, link, lines = linked({7: answer})
+    assert link.present() == {0}
+    busy[0] = True
+    assert dict(link.ask({0: pack(Task("evaluate", "run-0", ""), {})}, 0.05)) == {0: "no answer within 0.05 seconds"}
+    assert link.known() == {}
+    began = time.monotonic()
+    link.tell("over", "", 5.0)
+    assert heard[-1] == "over"
+    assert time.monotonic() - began < 4.0
+    assert lines == []
+
+
 def test_an_error_of_flowers_is_an_answer_that_says_so_and_the_agent_is_greeted_again():
     broken = {"now": True}
     _, link, _ = linked({7: node(0, work=lambda packet: RuntimeError("boom\n\x1b[2J") if broken["now"] else b"fine")})
@@ -176,3 +199,32 @@ def test_a_node_that_leaves_takes_its_agent_along():
     assert link.present() == {0, 1}
     del grid.nodes[7]
     assert link.present() == {1}
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["goes away", "connects anew"])
+def test_nobody_waits_for_an_agent_that_was_killed_with_a_task_in_its_hands(gone):
+    grid, link, _ = linked({7: node(0), 8: node(1)})
+    assert link.present() == {0, 1}
+    before, found, began = grid.nodes[8], {}, time.monotonic()
+    grid.nodes[8] = lambda packet: None
+    for agent, answer in link.ask({0: b"x", 1: b"x"}, 60.0):
+        found[agent] = answer
+        if gone:
+            grid.nodes.pop(8, None)
+        else:
+            grid.activated[8], grid.nodes[8] = "now", lambda packet: None if packet == b"x" else before(packet)
+    assert found == {0: b"work", 1: "its node has gone" if gone else "it connected anew"}
+    assert time.monotonic() - began < 5.0
+    assert link.present() == ({0} if gone else {0, 1}), "it says again who it is"
+    grid.nodes[8] = before  # it was not killed, but without a network for a while
+    assert link.late() == ({1: b"work"} if gone else {})
+
+
+def test_a_node_that_was_away_when_it_was_greeted_is_no_refusal():
+    away = RuntimeError("Node Unavailable")
+    away.code = links.UNAVAILABLE
+    grid, link, lines = linked({7: lambda packet: away, 8: node(1)})
+    assert link.present() == {1}
+    grid.nodes[7] = node(0)
+    assert link.present() == {0, 1}
+    assert lines == []

@@ -9,6 +9,7 @@ import http.server
 import socket
 import ssl
 import threading
+import time
 
 import pytest
 
@@ -39,8 +40,8 @@ class Link(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def link(keys=None):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Link) as server:
+def link(keys=None, port=0):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), Link) as server:
         server.seen, server.daemon_threads = [], True
         if keys:
             secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -163,12 +164,26 @@ def test_long_calls_are_for_known_keys(keys, tmp_path):
         assert line.endswith(" 127.0.0.1 POST '/v1/fleet/push-object' refused with 413")
 
 
-def test_a_link_that_is_away_is_for_agents_to_try_again(plain):
+def test_a_link_that_is_away_is_for_agents_to_try_again(monkeypatch):
+    monkeypatch.setattr("fedpg.flower.proxy.RESTART_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with opened(port) as proxy:
         connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
         assert call(connection, "/v1/fleet/pull-messages")[0] == 503  # Flower's SuperNodes retry on it
+        connection.close()
+
+
+def test_a_call_waits_for_a_link_that_is_being_restarted():
+    with link() as server:
+        port = server.server_port
+    with opened(port) as proxy:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+        connection.request("POST", "/v1/fleet/pull-messages", b"early")
+        time.sleep(0.5)
+        with link(port=port) as server:
+            assert connection.getresponse().read() == b"seenearly"
+            assert [body for _, body, _ in server.seen] == [b"early"]
         connection.close()
 
 

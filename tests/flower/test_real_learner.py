@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import jax
 import pytest
 
@@ -13,6 +15,16 @@ HOPPER = {"env": "hopper", "algorithm": "calm", "learner": "actor-critic", "agen
 HOPPER |= {"batch": 1, "rollout_steps": 32, "horizon": 50, "hidden": (8,), "learner_option": {"epochs": 2, "minibatch": 16, "critic": [8]}}
 TOLERANCE = 1e-7
 """Of float64 after all rounds: a step of MuJoCo enlarges a difference."""
+
+
+@contextlib.contextmanager
+def double_precision():
+    """For all threads: `jax.enable_x64` holds in its own only, and MuJoCo is called from another."""
+    jax.config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", False)
 
 
 @pytest.mark.federation
@@ -32,7 +44,7 @@ def test_hopper_with_an_agent_that_is_killed_and_restored_ends_where_the_simulat
         round, found = saved(real)
         found |= kept_by_agents(real, found.pop("agents")[0])
     assert round == ROUNDS
-    with jax.enable_x64(True):
+    with double_precision():
         expected = simulated(real.config)
     for whose in (SERVER, AGENTS):
 

@@ -14,12 +14,15 @@ SMALL = {"agents": COUNT, "rounds": ROUNDS, "local_steps": 3, "batch": 2, "local
 # Poles fall after some twenty steps; before that all rewards are alike.
 WORLDS = {"random-mdp": {"horizon": 10}, "cartpole": {"horizon": 40, "eval_episodes": 4}}
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10}
+CASES = [
+    ("fedsvrpg-m", "random-mdp", "float32"), ("fedsvrpg-m", "cartpole", "float64"), ("fedhapg-m", "random-mdp", "float64"),
+    ("fedhapg-m", "cartpole", "float32"), ("scaffold", "random-mdp", "float64"), ("scaffold", "cartpole", "float32"),
+]  # fmt: skip
+"""Every algorithm in every environment; test_parity.py has more, in one process."""
 
 
 @pytest.mark.federation
-@pytest.mark.parametrize("precision", TOLERANCES)
-@pytest.mark.parametrize("env", WORLDS)
-@pytest.mark.parametrize("algorithm", ["fedsvrpg-m", "fedhapg-m", "scaffold"])
+@pytest.mark.parametrize(("algorithm", "env", "precision"), CASES)
 def test_a_real_federation_has_the_simulators_state_after_every_round(tmp_path, algorithm, env, precision):
     double, tolerance = precision == "float64", TOLERANCES[precision]
     with federation(tmp_path, algorithm=algorithm, env=env, **SMALL, **WORLDS[env]) as real:

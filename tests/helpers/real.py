@@ -85,7 +85,7 @@ class Real:
         """What a process has printed."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 240.0) -> None:
         """Returns when `condition` holds."""
         end = time.monotonic() + seconds
         while not condition():
@@ -113,7 +113,7 @@ class Real:
 
     def missed(self, agent: int) -> dict[int, str]:
         """The rounds whose training an agent was not part of, and why."""
-        away = ("absent", "no answer", "its node has gone", "could not be sent", "refused", "Flower reports")
+        away = ("absent", "no answer", "its node has gone", "it connected anew", "could not be sent", "refused", "Flower reports")
         events = [event for event in self.events(agent) if event["during"] == "training"]
         return {event["round"]: event["what"] for event in events if event["what"].startswith(away)}
 
@@ -181,8 +181,12 @@ def descendants(process: int) -> list[int]:
 
 def named(root: int, word: str) -> list[int]:
     """The processes below one whose command has a word."""
-    commands = {process: Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ") for process in descendants(root)}
-    return [process for process, command in commands.items() if word in command]
+    found = []
+    for process in descendants(root):
+        with contextlib.suppress(OSError):  # it may have ended since
+            if word in Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " "):
+                found.append(process)
+    return found
 
 
 @contextlib.contextmanager

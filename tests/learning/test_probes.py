@@ -16,8 +16,8 @@ from fedpg.simulate import simulator
 from helpers.federations import OWN, SELDOM, each, home, make
 
 HORIZON, DISCOUNT, ROUNDS = 10, 0.7, 60
-SETTINGS = {"fedprox": {"mu": 0.2}, OWN: {"global_lr": 0.2}}
-"""Where an algorithm needs others than {local_lr 0.5, local_steps 5}: a strong penalty is slow, and signs are large."""
+SETTINGS = {"fedprox": {"mu": 0.2}, "calm-vr": {"local_lr": 1.0}, OWN: {"global_lr": 0.2}}
+"""Where an algorithm needs others than {local_lr 0.5, local_steps 5}: a strong penalty is slow, a filter starts slowly, signs are large."""
 
 
 def corridor():

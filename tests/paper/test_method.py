@@ -15,7 +15,7 @@ FINITE = Task("conflict", agents=2, local_steps=2, horizon=3)
 def test_every_algorithm_is_a_method():
     assert {method.algorithm for method in METHODS.values()} == set(ALGORITHMS)
     assert set(arena.ENTRANTS) <= set(METHODS)
-    assert {METHODS[name].algorithm for name in arena.ENTRANTS} == set(ALGORITHMS)
+    assert {METHODS[name].algorithm for name in arena.ENTRANTS} == set(ALGORITHMS) - {"calm-vr"}
     assert set(table_1.CLAIMS) <= set(table_1.EVERYBODY) <= set(METHODS)
 
 

@@ -62,6 +62,29 @@ def test_without_stable_baselines_its_rows_are_missing_and_a_line_says_so(instal
     assert [(one.mean, one.verdict.outcome) for one in speed] == [(3.75, "holds")] * installed
 
 
+def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
+    asked = []
+
+    def fake(method, task, size, seeds, root):
+        asked.append((task.name, method, seeds, root - peers.ROOT))
+        return made_up(*[2000.0] * seeds)
+
+    monkeypatch.setattr(peers, "trial", fake)
+    monkeypatch.setattr(sb3, "installed", lambda: False)
+    sizes = peers.SCALES["full"] | {"tasks": (peers.SPEED, HOPPER), "seeds": 3, "speed": 0, "processes": 1}
+    result = peers.run(lambda what, share: None, **sizes)
+    varied = [(peers.SPEED.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
+    alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, CALM, POOLED) for seeds, first in ((2, 0), (1, 2))]
+    assert asked == varied + alike
+    assert len(select(result.rows, comparison="-")) == 3
+
+
+def test_only_agents_that_are_alike_share_a_critic():
+    of = {(task.name, name): config_of(task, SIZE, 1, 0, **peers.OURS[name]).share for task in (HOPPER, peers.SPEED) for name in peers.OURS}
+    assert {method for (task, method), share in of.items() if share == "critic"} == {FEDAVG, "SCAFFOLD-PPO", CALM}
+    assert {task for (task, _), share in of.items() if share == "critic"} == {HOPPER.name}
+
+
 def test_its_environments_are_those_of_the_agents():
     """A lane gives the return that a session of the engine gives from the same start, and ends where it ends."""
     config = config_of(peers.BODY, SIZE, 1, 5, algorithm="pavg")

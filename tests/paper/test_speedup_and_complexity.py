@@ -51,7 +51,7 @@ def obeying(power, steps, agents, local_steps, seeds):
 
 
 def made_up(on, method, parts, agents, local_steps, seeds):
-    """eps^(-3/2) for momentum, eps^(-2) for PAvg and CALM."""
+    """eps^(-3/2) for momentum and CALM-VR, eps^(-2) for PAvg and CALM."""
     return {name: obeying(2.0 if name in ("PAvg", "CALM") else 1.5, steps, agents, local_steps, seeds) for name, steps in parts.items()}
 
 
@@ -59,7 +59,7 @@ def test_complexity_fits_every_exponent_and_the_cost_of_pavg(monkeypatch):
     monkeypatch.setattr(complexity, "measure", made_up)
     result = complexity.run(quiet, samples={"quadratics": 2**17}, lengths=6, seeds=3, more=True)
     slopes = {row.method: row for row in select(result.rows, quantity="slope in 1/eps")}
-    assert set(slopes) == {"FedSVRPG-M", BOLDEST, "PAvg", "FedHAPG-M, bold", "CALM"}
+    assert set(slopes) == {"FedSVRPG-M", BOLDEST, "PAvg", "FedHAPG-M, bold", "CALM", "CALM-VR"}
     for name, row in slopes.items():
         slow = name in ("PAvg", "CALM")
         assert row.mean == pytest.approx(2.0 if slow else 1.5, abs=0.06)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fedpg.errors import UserError
 from fedpg.report import figures
-from fedpg.report.figures import Heat, Line, Panel, beside_heat_map, heat_map, panels
+from fedpg.report.figures import Heat, Line, Panel, above_heat_map, heat_map, panels
 from fedpg.report.statistics import estimate
 from fedpg.report.style import PALETTE, STYLES, WIDTH
 
@@ -73,7 +73,7 @@ def test_rows_have_names_from_the_top_bars_and_arrows_for_what_never_ends(tmp_pa
 def test_numbers_stand_in_a_heat_map(tmp_path, drawn):
     values = np.array([[1.0, 20.0], [3.0, 4.0]])
     heat_map(values, ["a", "b"], ["x", "y"], tmp_path / "heat.png", title="t")
-    beside_heat_map(
+    above_heat_map(
         Panel("p", "x", "y", [Line("a", [0, 1], [1.0, 2.0])]), Heat("t", values, ["a", "b"], ["x", "y"], groups=(1,)), tmp_path / "b.png"
     )
     assert [text.get_text() for text in drawn[0].axes[0].texts] == ["1", "20", "3", "4"]
@@ -91,3 +91,12 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"fedpg\[plot\]"):
         panels([Panel("p", "x", "y", [])], tmp_path / "x.png", title="t")
+
+
+def test_few_whole_numbers_along_an_axis_that_is_not_linear_are_its_labels(tmp_path, drawn):
+    agents, eta = (Panel("p", "x", "y", [Line("CALM", x, [1.0, 2.0, 3.0])], x_scale="log") for x in ([3, 12, 48], [0.01, 0.2, 3.0]))
+    panels([agents, eta], tmp_path / "a.png")
+    first, second = drawn[0].axes
+    assert [label.get_text() for label in first.get_xticklabels()] == ["3", "12", "48"]
+    assert first.get_xticks(minor=True).tolist() == []
+    assert second.get_xticks().tolist() != [0.01, 0.2, 3.0]

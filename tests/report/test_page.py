@@ -102,6 +102,9 @@ def test_a_real_browser_opens_it_offline(written, tmp_path):
         for width, dark in ((1100, True), (390, False)):
             shown.open(written, width, dark)
             assert shown.run("document.documentElement.scrollWidth") <= width
+        shown.open(written, 720)
+        shown.call("Emulation.setEmulatedMedia", media="print")  # nothing is cut off on paper
+        assert shown.run("document.documentElement.scrollWidth") <= 720
         assert shown.errors == []
 
 
@@ -115,6 +118,8 @@ def test_a_real_browser_opens_it_offline(written, tmp_path):
         ({"return_per_agent": [1.0]}, "its lines have different numbers of seeds or agents"),
         ({"failed_seeds": [1]}, "Expected `object`, got `array`"),
         ({"env_steps": None}, "Expected `float`, got `null`"),
+        ({"objective_per_seed": ["good"]}, "Expected `float | null`, got `str`"),
+        ({"drift_sq_per_seed": [1.0]}, "its lines have different numbers of seeds or agents"),
     ],
 )
 def test_metrics_of_other_types_are_one_line(changes, message, runs, tmp_path, capsys):
@@ -153,7 +158,7 @@ def test_one_seed_and_failed_seeds(runs, tmp_path):
         for name in [name for name in row if name.endswith("_per_seed")]:
             row[name] = [row[name][0], None]
         row["failed_seeds"] = {"1": 2}
-    run = page.RunData("one", {"agents": 3}, {}, rows, ({}, "none"))
+    run = page.RunData("one", {"agents": 3, "algorithm": "fedsvrpg-m"}, {}, rows, ({}, "none"))
     page.write([run], tmp_path / "page.html", title="t", about="", matrices=[], note="")
     (found,) = data_of(tmp_path / "page.html")["runs"]
     assert "low" not in found["curves"]["return"]

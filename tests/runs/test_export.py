@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import numpy as np
@@ -11,7 +12,8 @@ import yaml
 
 import fedpg
 from fedpg.cli import main
-from fedpg.runs.export import export
+from fedpg.runs import policy as files
+from fedpg.runs.export import card, export
 from helpers.policies import CASES, observations, written
 
 
@@ -45,6 +47,11 @@ def test_the_card_has_what_hugging_face_reads(tmp_path):
     assert entry["results"][0]["dataset"] == {"name": "cartpole", "type": "cartpole"}
     assert 'fedpg.load("mine")' in text
     assert "on scaled observations" in text
+    spec = files.read(tmp_path / "run").spec
+    odd = dataclasses.replace(spec, config=spec.config | {"env": "/home/me/@room: #1.py:make", "algorithm": "/home/me/mine.py:best"})
+    front = yaml.safe_load(card(odd, "mine").split("---")[1])
+    assert front["tags"][0] == front["model-index"][0]["results"][0]["dataset"]["name"] == "@room: #1.py:make"
+    assert front["model-index"][0]["name"] == "mine.py:best"
     export(tmp_path / "run", tmp_path / "other")
     assert "41.50" in (tmp_path / "other" / "README.md").read_text()
 
@@ -54,6 +61,8 @@ def test_the_verb_measures_films_and_refuses(tmp_path, capsys):
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--episodes", "3"]) == 0
     assert (tmp_path / "out" / "replay.mp4").stat().st_size > 1000
     assert "+/-" in (tmp_path / "out" / "README.md").read_text()
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "still"), "--episodes", "0", "--no-video"]) == 0
+    assert not (tmp_path / "still" / "replay.mp4").exists()
     for arguments, message in (
         ([str(tmp_path / "run"), "--out", str(tmp_path / "out")], "is not empty: give another --out"),
         ([str(tmp_path / "nowhere")], "no run and no policy"),

@@ -126,7 +126,8 @@ def with_exchanges(algorithm: Algorithm, exchanges: Sequence[Exchange]) -> Algor
 
 def no_weights() -> Weights:
     """What a direction without importance weights reports."""
-    return Weights(*(jnp.zeros(()),) * 4)
+    # The barrier keeps XLA from adding up these zeros over all agents of all rows while it compiles, which takes seconds for many.
+    return Weights(*(jax.lax.optimization_barrier(jnp.zeros(())),) * 4)
 
 
 def no_cost() -> LocalInfo:

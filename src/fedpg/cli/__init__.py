@@ -3,12 +3,16 @@
 import importlib
 import os
 import sys
+import threading
+from typing import NoReturn
 
 from fedpg import cache
 from fedpg.errors import UserError, choose
 
 NO_CACHE = "--no-cache"
 """A flag of every verb."""
+UNSTOPPABLE = {"trial", "connection", "training"}
+"""Names of the threads in which `fedpg join` and `fedpg serve` run environments and compiled programs."""
 VERBS = {
     "train": "one run: environment, algorithm, agents, seeds; writes a run folder, continues it with --resume",
     "evaluate": "policies in their own, in unseen or in other environments: mean, worst agent, quantiles, a matrix",
@@ -31,7 +35,7 @@ VERBS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one verb; returns the exit code. A `UserError` is one line on stderr and exit code 2."""
+    """Runs one verb; returns the exit code. A `UserError`, and a file that cannot be used, is one line on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: fedpg VERB [flags]\n\nOne policy for many different environments, learned without moving a trajectory.\n")
@@ -48,8 +52,27 @@ def main(argv: list[str] | None = None) -> int:
             print(f"fedpg: {problem}", file=sys.stderr)
         return importlib.import_module(f"fedpg.cli.{verb}").main([word for word in argv[1:] if word != NO_CACHE])
     except UserError as error:
-        print(f"fedpg: {error}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
+    except OSError as error:
+        if error.filename is None:  # of no file: it cannot be corrected by the user
+            raise
+        return _refused(f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         print("fedpg: stopped", file=sys.stderr)
         return 130
+
+
+def _refused(why: str) -> int:
+    """Prints why a verb was refused on one line, also if a name in it has several; returns the exit code."""
+    print("fedpg: " + " ".join(why.splitlines()), file=sys.stderr)
+    return 2
+
+
+def run() -> NoReturn:
+    """The command as a process. It also ends while an environment or a compiled program still runs, which cannot be told to stop."""
+    code = main()
+    if UNSTOPPABLE.intersection(thread.name for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # the interpreter would end the thread in the middle of compiled code, and abort
+    sys.exit(code)

@@ -144,8 +144,8 @@ def verdict(what: str, gain: "Estimate") -> str:
 
 
 def picture(results: dict[str, Result], path: Path) -> Path:
-    """Learning curves beside a heat map: policies of one seed in its own and in unseen environments, by pole length."""
-    from fedpg.report.figures import Heat, Line, Panel, beside_heat_map
+    """Learning curves above a heat map: policies of one seed in its own and in unseen environments, by pole length."""
+    from fedpg.report.figures import Heat, Line, Panel, above_heat_map
     from fedpg.report.statistics import estimate
     from fedpg.runs import evaluation
 
@@ -167,7 +167,7 @@ def picture(results: dict[str, Result], path: Path) -> Path:
             labels.append(one.label if len(own) == 1 else f"local, {lengths[0][i]:.2f} m")
     columns = [f"{kind} {values[i]:.2f} m" for kind, values, at in zip(("own", "unseen"), lengths, order, strict=True) for i in at]
     title = "policies of the first seed, by pole length"
-    return beside_heat_map(panel, Heat(title, np.array(values), labels, columns, groups=(AGENTS,)), path)
+    return above_heat_map(panel, Heat(title, np.array(values), labels, columns, groups=(AGENTS,)), path)
 
 
 def main(argv: list[str]) -> int:

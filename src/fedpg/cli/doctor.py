@@ -26,7 +26,8 @@ class DoctorOptions:
 def examine() -> dict[str, Any]:
     """What was found, as plain data; `packages` maps extra -> package -> version, None if missing. Required packages have extra "".
 
-    `cache` is the folder of compiled programs and its size; the folder is None if none are kept.
+    `cache` is the folder of compiled programs and its size; the folder is None if none are kept. `kernels` maps a platform to the reason
+    why there is no kernel for finite MDPs, None if there is one (`fedpg.native`).
     """
     from fedpg.runs.folder import version
 
@@ -36,17 +37,21 @@ def examine() -> dict[str, Any]:
         name, extra = re.match(r"([\w.-]+)(?:.*extra == .([\w-]+))?", requirement).groups("")
         if name != "fedpg":  # an extra that consists of others
             packages.setdefault(extra, {})[name] = version(name)
-    devices, problem = [], None
+    devices, problem, kernels = [], None, {}
     try:
         import jax
 
         devices = [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
     except Exception as error:  # a broken accelerator driver can raise anything
         problem = str(error).splitlines()[0]
+    if devices:
+        from fedpg import native
+
+        kernels = {platform: native.why_not(platform) for platform in native.PLATFORMS}
     place = kept_programs()
     programs = {"folder": place and str(place), "bytes": cache.size(place) if place else 0, "most_bytes": cache.MOST_BYTES}
     machine = {"fedpg": version("fedpg"), "python": platform.python_version(), "cores": cores()}
-    return machine | {"devices": devices, "device_problem": problem, "cache": programs, "packages": packages}
+    return machine | {"devices": devices, "device_problem": problem, "kernels": kernels, "cache": programs, "packages": packages}
 
 
 def kept_programs() -> Path | None:
@@ -64,6 +69,8 @@ def main(argv: list[str]) -> int:
     else:
         print(f"fedpg {found['fedpg']}, Python {found['python']}, {found['cores']} cores")
         print(f"devices: {', '.join(found['devices']) or found['device_problem']}")
+        for platform, reason in found["kernels"].items():
+            print(f"kernels for finite MDPs, {platform}: {f'not used ({reason})' if reason else 'used'}")
         folder, megabytes = found["cache"]["folder"], found["cache"]["bytes"] / 1e6
         print(f"compiled programs: {f'{megabytes:.0f} MB in {folder}' if folder else 'not kept'}")
         for extra, versions in found["packages"].items():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,7 +114,7 @@ def main(argv: list[str]) -> int:
 
 def short_names(runs: tuple[str, ...]) -> list[str]:
     """The shortest different names of the runs: the last part of each path, or all of it."""
-    short = [Path(run).resolve().name for run in runs]
+    short = [Path(os.path.abspath(run)).name for run in runs]
     return short if len(set(short)) == len(short) else list(runs)
 
 
@@ -174,12 +175,13 @@ def save(found: dict[str, Any], scored: list["Scored"], out: Path, matrix: bool)
         return [out / "evaluation.json"]
     from fedpg.report.figures import heat_map
 
-    rows, labels = stacked([one for one in scored if one.how == scored[-1].how])
+    how = scored[-1].how
+    rows, labels = stacked([one for one in scored if one.how == how])
     places = [f"environment {n}" for n in range(rows.shape[1])]
     try:
         return [
             out / "evaluation.json",
-            heat_map(rows, labels, places, out / "matrix.png", title="return of each policy in each environment"),
+            heat_map(rows, labels, places, out / "matrix.png", title=f"return of each policy in each environment, {how} actions"),
         ]
     except UserError as error:
         print(error)

@@ -30,8 +30,8 @@ class ExportOptions:
     """Whose policy, if every agent has its own (local-only)."""
     episodes: int = 100
     """Episodes per agent behind the mean reward on the card; 0 takes the last evaluation of the run."""
-    video: bool = True
-    """Whether to film the policy too: True or False."""
+    no_video: bool = False
+    """Leave out replay.mp4."""
 
 
 def main(argv: list[str]) -> int:
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     except UserError as error:
         notes.append(f"the card has the reward of the run's last evaluation: {error}")
     written, left_out = export(options.run, out, seed=options.seed, agent=options.agent, reward=reward)
-    if options.video:
+    if not options.no_video:
         try:
             written.append(film(options, out))
         except UserError as error:

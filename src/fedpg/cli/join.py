@@ -77,10 +77,10 @@ def main(argv: list[str]) -> int:
     from fedpg import own
     from fedpg.envs import families
     from fedpg.flower.agent import OWN_CODE, Agent, AgentSettings
+    from fedpg.flower.connection import Connection, last_node
     from fedpg.flower.delivery import Delivery
     from fedpg.flower.greeting import my_greeting
-    from fedpg.flower.processes import Running, key_flags, split_address
-    from fedpg.flower.supernode import SuperNode
+    from fedpg.flower.processes import key_flags, split_address
     from fedpg.flower.trial import try_environment
     from fedpg.runs.folder import RunFolder
 
@@ -95,28 +95,24 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)  # what this agent remembers is nobody else's business
     hint = "stop this agent first (Ctrl-C)" if options.leave else "wait for it, or give another --folder"
     with RunFolder(folder).lock(hint=hint):
-        running = Running(folder)
-        if running.ended:
-            tell(f"ended what an earlier process had left behind: {', '.join(running.ended)}")
         environment = None
         if not options.leave:
             environment = try_environment(options.env, options.agent_id, options.heterogeneity, options.env_option)
-        greeting = my_greeting(options.agent_id, environment, keys)
+        greeting = my_greeting(options.agent_id, environment, keys, last_node(folder))
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # not SIGINT's handler: scripts in the background ignore SIGINT
         what = "leaves for good" if options.leave else f"in {options.env}, state in {folder}"
         tell(f"agent {options.agent_id} {what}; greeting {options.server}")
         wait_for_welcome(options.server, greeting, keys)
         delivery = Delivery(Path(options.deliver), options.agent_id) if options.deliver else None
         agent = Agent(settings, folder / "states", tell, delivery=delivery, leaving=options.leave)
-        node = SuperNode(options.server, options.agent_id, agent.answer, folder, keys, tell, running)
+        connection = Connection(options.server, options.agent_id, agent.answer, folder, keys, tell)
         try:
-            node.wait(agent.over.is_set if options.once or options.leave else lambda: False)
+            connection.wait(agent.over.is_set if options.once or options.leave else lambda: False)
         except KeyboardInterrupt:
             tell("stopped: the server goes on without this agent until it is back. To leave for good, add --leave to the same command")
             raise
         finally:
-            node.stop()
-            running.clear()
+            connection.stop()
     return 0
 
 

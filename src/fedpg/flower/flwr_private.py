@@ -1,67 +1,136 @@
-"""Everything that uses private modules of flwr: performing a SuperNode's and a SuperLink's tasks in this process. Written for flwr 1.41.
+"""What uses private modules of flwr at the server: `fedpg serve` is its own server app and its own `flwr`. Written for flwr 1.41.
 
-Flower starts a process for every message, which installs the app that came with the run and executes it with the agent's rights. A
-SuperNode with `--isolation process` starts nothing: it leaves its tasks to a process that asks for them on its local port and knows
-its secret. `TaskRunner` is that process. It takes the packet out of a message, puts the answer into a reply, and never opens the app.
-So a server can ask an agent for the tasks of `fedpg.flower.protocol` and for nothing else. `OpenRun` does the same for the server: the
-one task of a run, its server app, is performed by `fedpg serve` itself. This saves two processes, and none can outlive it.
+Flower starts a process for the server app of a run, and `flwr` is a process for every command. `OpenRun` performs the one task of a
+run in this process, and `Control` makes the calls of `flwr`: no process is left that could outlive ours, but the SuperLink. The
+agent's half is `fedpg.flower.fleet`.
 
 What each private name is needed for:
 
-    RuntimeHttpClient, AcquireTaskRequest, TaskType       ask the SuperNode for a task
+    RuntimeHttpClient, AcquireTaskRequest, TaskType       ask the SuperLink for the task of a run
     SuperExecAuthHttpInterceptor                          prove that we know its secret
-    RuntimeTokenHttpInterceptor                           prove that a task is ours, with the token that came with it
     RuntimeVersionHttpInterceptor                         say which version of Flower asks
-    pull_task_input, push_message, push_task_output       take the message of a task, hand back its reply, end it
-    HeartbeatSender, SendTaskHeartbeatRequest             show that a long task is being worked on
-    SubStatus, ErrorCode                                  how a task ended
-    HttpGrid, TaskIdentity, PullTaskInputRequest, RetryInvoker, run_from_proto, PushTaskOutputRequest
-                                                          be the server app of a run, and wait for a SuperLink that stutters
+    HeartbeatSender, SendTaskHeartbeatRequest             show that the run is being worked on
+    SubStatus                                             how it ended
+    RuntimeTokenHttpInterceptor, TaskIdentity, Node and the requests of `runtime_pb2`
+                                                          be the server app of a run
+    the names from `inflatable_*`, message_to_proto, remove_content_from_message
+                                                          take messages apart and put them together
+    RetryInvoker                                          wait for a SuperLink that stutters
+    ControlHttpClient, RegisterNodeRequest, StartRunRequest, StopRunRequest, build_fab_from_disk, Fab, fab_to_proto
+                                                          register keys, start and stop runs
 
-What else depends on the version, without an import: the names of the Fleet API's calls and of the key's header (`proxy.py`), the codes
-of a refusal and command lines and their output (`processes.py`).
+What else depends on the version, without an import: the names of the Fleet API's calls and of the key's header (`proxy.py`), and the
+flags of `flower-superlink`.
 """
 
 import contextlib
-import threading
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import ConfigRecord, Error, Message, RecordDict
-from flwr.common.constant import ErrorCode, SubStatus
-from flwr.common.serde import run_from_proto
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest, SendTaskHeartbeatRequest
+from flwr.app import Message
+from flwr.app.message.message import remove_content_from_message
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import SubStatus
+from flwr.common.serde import fab_to_proto, message_to_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest, StopRunRequest
+from flwr.proto.node_pb2 import Node
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    GetNodesRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushAppMessagesRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
 from flwr.supercore.constant import TaskType
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, iterate_object_tree, no_object_id_recompute
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    make_push_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPushError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+)
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.interceptors.http import SuperExecAuthHttpInterceptor
 from flwr.supercore.retry import RetryInvoker, constant
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
-
-from fedpg.errors import one_line
-from fedpg.flower.protocol import PACKET, RECORD
 
 POLL = 0.2
-"""Seconds between questions for a task."""
+"""Seconds between questions for something that is about to come."""
 SECRET_CALLS = frozenset({"/flwr.proto.Runtime/AcquireTask"})
-"""Calls for which the SuperNode wants the secret; all others need the token that comes with a task."""
+"""Calls for which the SuperLink wants the secret; all others need the token that comes with a task."""
 
+IN_USE = 412
+"""What a SuperLink answers when a key is registered again."""
 RETRY_SECONDS = 90.0
 """How long a SuperLink that runs may fail to answer before the run on it is given up."""
 START_SECONDS = 60.0
 """How long a run that was submitted may take to appear."""
 
-AnswerPacket = Callable[[bytes], bytes]
-"""From a packet to the packet that answers it; never raises."""
-
 
 class RunLost(Exception):
     """The SuperLink does not serve the run any more: it ended, hangs, or counts the run as failed."""
+
+
+class Control:
+    """Flower's Control API on a SuperLink of this machine.
+
+    Args:
+        address: HOST:PORT of the SuperLink.
+        authority: the certificate, as PEM, that signed the SuperLink's; None: no encryption.
+    """
+
+    def __init__(self, address: str, authority: bytes | None) -> None:
+        version = RuntimeVersionHttpInterceptor(component_name="flwr CLI")
+        self._client = ControlHttpClient.from_server_address(address, authority is None, authority, [version])
+
+    def register(self, key: bytes) -> None:
+        """Lets the SuperNode with this public key in; nothing changes if it was let in before."""
+        try:
+            self._client.RegisterNode(RegisterNodeRequest(public_key=key))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != IN_USE:
+                raise
+
+    def start_run(self, app: Path) -> int:
+        """Starts a run of the app in a folder; its number."""
+        data = build_fab_from_disk(app)
+        fab = Fab(hashlib.sha256(data).hexdigest(), data, {})
+        return self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id
+
+    def stop_run(self, number: int) -> None:
+        """Stops a run, unless it has ended or the SuperLink does not know it."""
+        with contextlib.suppress(httpx.HTTPStatusError):
+            self._client.StopRun(StopRunRequest(run_id=number))
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._client.close()
+
+
+@contextlib.contextmanager
+def opened(address: str, authority: bytes | None) -> Iterator[Control]:
+    """The Control API of a SuperLink; raises `RunLost` if that does not answer."""
+    control = Control(address, authority)
+    try:
+        yield control
+    except (httpx.HTTPError, ValueError) as error:
+        raise RunLost(str(error)) from error
+    finally:
+        control.close()
 
 
 class OpenRun:
@@ -103,150 +172,98 @@ class OpenRun:
 
     def _open(self, token: str) -> int:
         """Makes this process the server app that a token is for; the number of its run."""
-        self._grid = HttpGrid(self._address, self._authority is None, self._authority, token=token)
-        self._grid._retry_invoker = self._retries()
-        given = self._grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+        proofs = [RuntimeVersionHttpInterceptor(component_name="flwr-serverapp"), RuntimeTokenHttpInterceptor(token)]
+        secure = (self._authority is None, self._authority)
+        self._client = RuntimeHttpClient.from_server_address(self._address, *secure, proofs, retry_invoker=self._retries())
+        given = self._client.PullTaskInput(PullTaskInputRequest())
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, given.run.run_id, given.context.node_id
-        self._grid.set_run(run_from_proto(given.run))
+        self._node, self._run, self._coming = (
+            Node(node_id=given.context.node_id),
+            given.run.run_id,
+            dict[str, tuple[Any, dict[str, bytes]]](),
+        )
         self._heartbeat = HeartbeatSender(self._send_heartbeat)
         self._heartbeat.start()
         return given.run.run_id
 
     def get_nodes(self) -> Any:
-        """The SuperNodes that are connected."""
-        return self._call(self._grid.get_nodes)
+        """The agents' nodes that are connected."""
+        return self._call(lambda: self._client.GetNodes(GetNodesRequest()).nodes)
 
-    def push_messages(self, messages: list[Message]) -> Any:
-        """Sends messages; their ids, None where one could not be sent."""
-        return self._call(self._grid.push_messages, messages)
+    def push_messages(self, messages: list[Message]) -> list[str]:
+        """Sends messages; their ids, empty where one could not be sent."""
+        return self._call(self._push, messages)
 
-    def pull_messages(self, ids: list[str]) -> Any:
-        """The replies that have come to the messages `ids`."""
-        return self._call(self._grid.pull_messages, ids)
+    def _push(self, messages: list[Message]) -> list[str]:
+        asked, objects = PushAppMessagesRequest(), {}
+        with no_object_id_recompute():
+            for message in messages:
+                message.metadata.__dict__["_message_id"] = message.object_id
+                asked.messages_list.append(message_to_proto(remove_content_from_message(message)))
+                asked.message_object_trees.append(get_object_tree(message))
+                objects |= get_all_nested_objects(message)
+            sent = self._client.PushMessages(asked)
+            push = make_push_object_fn_protobuf(self._client.PushObject, self._node, self._run, sent.session_id)
+            for name in sent.objects_to_push:
+                push(name, objects[name].deflate())
+        return list(sent.message_ids)
+
+    def pull_messages(self, ids: list[str]) -> list[Message]:
+        """The replies to the messages `ids` that are here in whole."""
+        return self._call(self._pull, ids)
+
+    def _pull(self, ids: list[str]) -> list[Message]:
+        new, whole = [asked for asked in ids if asked not in self._coming], []  # the SuperLink gives a reply out once
+        found = self._client.PullMessages(PullAppMessagesRequest(message_ids=new))
+        for header, tree in zip(found.messages_list, found.message_object_trees, strict=True):
+            self._coming[header.metadata.reply_to_message_id] = tree, {}
+        # An agent that dies, or is slow, between a reply and its content must not hold up the others.
+        for asked in [asked for asked in ids if asked in self._coming]:
+            try:
+                message = self._assembled(*self._coming[asked])
+            except httpx.HTTPError:
+                raise
+            except Exception:  # it does not come any more, or nobody can read what an agent has sent: its time will be up
+                del self._coming[asked]
+                continue
+            if message is not None:
+                del self._coming[asked]
+                whole.append(message)
+        return whole
+
+    def _assembled(self, tree: Any, parts: dict[str, bytes]) -> Message | None:
+        """A reply; None, with what there is added to `parts`, if some of it has not come yet."""
+        pull = make_pull_object_fn_protobuf(self._client.PullObject, self._node, self._run)
+        try:
+            for name in dict.fromkeys(part.object_id for part in iterate_object_tree(tree)):
+                if name not in parts:
+                    parts[name] = pull(name)
+        except ObjectUnavailableError:
+            return None
+        make_confirm_message_received_fn_protobuf(self._client.ConfirmMessageReceived, self._node, self._run)(tree.object_id)
+        message = inflate_object_from_contents(tree.object_id, parts)
+        message.metadata.__dict__["_message_id"] = tree.object_id
+        return message
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._is_over():
             raise RunLost("stopped")
         try:
             return function(*args)
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, ObjectPushError) as error:
             raise RunLost(str(error)) from error
 
     def _send_heartbeat(self) -> bool:
         # Flower's own function would interrupt this process; what has become of the run is seen by the next call.
         with contextlib.suppress(Exception):
-            self._grid._runtime_client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+            self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
         return True
 
     def close(self, done: bool) -> None:
         """Ends the run on the SuperLink, if that still runs."""
         self._heartbeat.stop()
-        self._grid._retry_invoker.max_tries = 1
+        self._client._retry_invoker.max_tries = 1
         status = SubStatus.COMPLETED if done else SubStatus.FAILED
         with contextlib.suppress(Exception):
-            self._grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details="" if done else "stopped"))
-        self._grid.close()
-
-
-class TaskRunner:
-    """Performs a SuperNode's tasks in the background until `stop`.
-
-    Args:
-        address: HOST:PORT of the SuperNode's own port (its --host and --port).
-        secret: the content of the file that the SuperNode has as --superexec-auth-secret-file.
-        answer: packet -> packet; never raises.
-        tell: called with one line when a task fails.
-        authority: the certificate, as PEM, that signed that of the SuperNode's own port; None: no encryption.
-    """
-
-    def __init__(
-        self, address: str, secret: bytes, answer: AnswerPacket, tell: Callable[[str], None], authority: bytes | None = None
-    ) -> None:
-        self._address, self._secret, self._answer, self._tell, self._authority = address, secret, answer, tell, authority
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="task runner", daemon=True)
-        self._thread.start()
-
-    def stop(self, seconds: float = 5.0) -> None:
-        """Takes no more tasks, and waits up to `seconds` for the current one."""
-        self._stopped.set()
-        self._thread.join(seconds)
-
-    def _client(self, proof: object) -> RuntimeHttpClient:
-        # Without Flower's retries: on a refusal they interrupt the whole process, and a SuperNode that ends takes its tasks along.
-        interceptors = [RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), proof]
-        insecure = self._authority is None
-        return RuntimeHttpClient.from_server_address(self._address, insecure, self._authority, interceptors, retry_invoker=None)
-
-    def _run(self) -> None:
-        client = self._client(SuperExecAuthHttpInterceptor(master_secret=self._secret, protected_methods=SECRET_CALLS))
-        current: _TaskThread | None = None
-        while not self._stopped.wait(POLL):
-            try:
-                found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-            except Exception:  # the SuperNode is starting or ending, which `processes.py` watches
-                continue
-            if found.HasField("task") and found.token:
-                if current:
-                    current.finish()
-                current = _TaskThread(self._client(RuntimeTokenHttpInterceptor(found.token)), self._answer, self._tell)
-        if current:
-            current.finish()
-        client.close()
-
-
-class _TaskThread(threading.Thread):
-    """One task, performed while the next one is asked for.
-
-    A SuperNode hands out a task before it has the content of its message. If the content never comes, as when the SuperLink dies in
-    between, it does not take the task back. It handles one message after the other, so when it hands out a new task, an old one
-    whose content is still missing can be abandoned.
-    """
-
-    def __init__(self, client: RuntimeHttpClient, answer: AnswerPacket, tell: Callable[[str], None]) -> None:
-        super().__init__(name="task", daemon=True)
-        self._client, self._answer, self._tell = client, answer, tell
-        self._has_content = self._abandoned = False
-        self.start()
-
-    def finish(self) -> None:
-        """Waits for the task if its content has come, and abandons it otherwise."""
-        if self._has_content:
-            self.join()
-        self._abandoned = True
+            self._client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details="" if done else "stopped"))
         self._client.close()
-
-    def run(self) -> None:
-        """Takes the message, answers it, hands the reply back."""
-        client, context, status, heartbeat = self._client, None, SubStatus.FAILED, HeartbeatSender(self._send_heartbeat)
-        try:
-            try:
-                heartbeat.start()
-                message, context, _, _ = pull_task_input(client)
-                self._has_content = True
-                push_message(client, self._reply(message), context)
-                status = SubStatus.COMPLETED
-            finally:
-                if heartbeat.is_running:
-                    heartbeat.stop()
-                if not self._abandoned:
-                    push_task_output(client, context, status, "" if status == SubStatus.COMPLETED else "failed")
-                    client.close()
-        except Exception as error:  # the run or the SuperNode has ended; the next task may still work
-            why = "its content did not come" if self._abandoned else f"{type(error).__name__}: {error}"
-            self._tell(one_line(f"a task failed: {why}"))
-
-    def _send_heartbeat(self) -> bool:
-        # Flower's own function would interrupt this process for a task that the SuperNode has given up.
-        with contextlib.suppress(Exception):
-            self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
-        return True
-
-    def _reply(self, message: Message) -> Message:
-        """The reply to a message, always: a SuperNode waits for it before it takes the next task."""
-        try:
-            content = RecordDict({RECORD: ConfigRecord({PACKET: self._answer(message.content[RECORD][PACKET])})})
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
-        return Message(content, reply_to=message)

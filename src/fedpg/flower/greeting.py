@@ -46,6 +46,7 @@ class Greeting(msgspec.Struct, frozen=True):
         spaces: of its environment, see `spaces_of`.
         key: its public key as Flower's header has it; empty without keys.
         leaving: whether it only comes to say that it leaves for good, and needs no environment.
+        node: Flower's number of it when it was here last; 0: never. An agent that was killed need not wait until it counts as gone.
     """
 
     agent: int
@@ -55,13 +56,14 @@ class Greeting(msgspec.Struct, frozen=True):
     spaces: str
     key: str = ""
     leaving: bool = False
+    node: int = 0
 
 
-def my_greeting(agent: int, environment: Environment | HostEnvironment | None, keys: Path | None) -> Greeting:
+def my_greeting(agent: int, environment: Environment | HostEnvironment | None, keys: Path | None, node: int = 0) -> Greeting:
     """The greeting of an agent on this machine; without an environment, of one that leaves for good."""
     key = base64.b64encode(public_key(keys / f"agent-{agent}")).decode() if keys else ""
     spaces, versions = spaces_of(environment) if environment else "", (version("fedpg") or "", version("flwr") or "")
-    return Greeting(agent, *versions, time.time(), spaces, key, leaving=environment is None)
+    return Greeting(agent, *versions, time.time(), spaces, key, environment is None, node)
 
 
 class Door:
@@ -74,13 +76,13 @@ class Door:
         note: called with the agent, or None, and one line.
 
     Attributes:
-        present: the agents that are there.
+        present: the agents that are there, and Flower's numbers of them.
     """
 
     def __init__(self, agents: int, spaces: str, owners: dict[str, int], note: Callable[[int | None, str], None]) -> None:
         self._agents, self._spaces, self.owners, self._note = agents, spaces, owners, note
         self._versions = {name: version(name) or "" for name in ("fedpg", "flwr")}
-        self.present: Callable[[], set[int]] = set
+        self.present: Callable[[], dict[int, int]] = dict
         self._noted, self._count, self._lock = dict[tuple[int | None, str], float](), 0, threading.Lock()
 
     def answer(self, body: bytes, host: str) -> tuple[int, str]:
@@ -93,7 +95,7 @@ class Door:
         if reason:
             known = 0 <= said.agent < self._agents
             return REFUSED, self.refuse(said.agent if known else None, reason, host)
-        if said.agent in self.present():
+        if self.present().get(said.agent, said.node) != said.node:
             return NOT_NOW, self.refuse(said.agent, f"there is an agent {said.agent} already", host)
         return WELCOME, ""
 
@@ -147,7 +149,8 @@ def greet(server: str, greeting: Greeting, keys: Path | None) -> tuple[int, str]
             raise UserError(f"{told}: is this the right server, and the right ca.crt?") from None
         if keys and isinstance(why, ssl.SSLError):
             raise UserError(f"{server} does not speak TLS: its server runs with --insecure, so give --insecure instead of --keys") from None
-        if not keys and _speaks_tls(server):
+        # A caller in plain text is cut off by TLS. One that is refused or not answered in time is not, and a server need not hear of a try.
+        if not keys and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _speaks_tls(server):
             raise UserError(f"{server} speaks TLS: give --keys FOLDER, with ca.crt and your key, instead of --insecure") from None
         return 0, one_line(str(error) or type(error).__name__)
     if reply.status_code == REFUSED:

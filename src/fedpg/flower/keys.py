@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedpg.errors import UserError, require
+from fedpg.flower.processes import write_secret
 
 LOCAL_NAMES = ("localhost", "127.0.0.1")
 """Names in every server certificate: processes on the server's machine use them."""
@@ -90,14 +91,25 @@ def flower_key(path: Path) -> bytes:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def public_key(path: Path) -> bytes:
-    """The public half, as PEM, of the private key in a file agent-I."""
+def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The private key in a file agent-I."""
     require(path.exists(), f"no {path.name} in {path.parent}: make a set of keys with fedpg cert, or give --insecure")
     try:
-        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+        return serialization.load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UserError(f"{path} is no private key without a password: {error}") from None
-    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def own_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The private key in a file, made if there is none: by it a server without keys knows an agent that comes again."""
+    if not path.exists():
+        write_secret(path, _private(ec.generate_private_key(ec.SECP384R1()), serialization.PrivateFormat.OpenSSH))
+    return private_key(path)
+
+
+def public_key(path: Path) -> bytes:
+    """The public half, as PEM, of the private key in a file agent-I."""
+    return private_key(path).public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def key_owner(folder: Path) -> Callable[[Any], int]:

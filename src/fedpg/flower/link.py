@@ -1,7 +1,7 @@
-"""The way to the agents through Flower: which SuperNode is which agent, a task to each, and their answers by a deadline.
+"""The way to the agents through Flower: which node is which agent, a task to each, and their answers by a deadline.
 
-A node that appears gets a `hello`; when it answers which agent it is, that agent is present. A node that misses a deadline gets a
-new `hello` and is absent until it answers: a round waits for it once, not every time.
+A node that appears gets a `hello`; when it answers which agent it is, that agent is present. A node that misses a deadline, goes away
+or connects anew gets a new `hello` and is absent until it answers: a round waits for it once, not every time.
 """
 
 import time
@@ -21,9 +21,13 @@ NODE_POLL = 1.0
 """Seconds between questions for new nodes."""
 FIRST_HELLO, HELLO_SECONDS, MAX_HELLOS = 8.0, 60.0, 8
 """How long a node has to answer a `hello` before it gets another: at first, and at most, as the time doubles; and how many may be open.
-The first time is short: a SuperNode may hold an answer back until the next message comes."""
+The first time is short: an agent may have been killed with the `hello` in its hands."""
 LATE_SECONDS = 600.0
 """How long after its time is up an answer may still come."""
+
+
+UNAVAILABLE = 5
+"""Flower's code for a node that is away."""
 
 
 class Hello(NamedTuple):
@@ -46,15 +50,16 @@ class FlowerLink:
     def __init__(self, grid: Grid, terms: RunTerms, owner: Callable[[Any], int | None], note: Callable[[str], None]) -> None:
         self._grid, self._terms, self._owner, self._note = grid, terms, owner, note
         self._nodes: dict[int, int] = {}  # agent -> node
+        self._activated: dict[int, str] = {}  # node -> when it connected
         self._hellos: dict[int, Hello] = {}  # by node
         self._late: dict[str, tuple[int, int, float]] = {}  # message -> agent, node, when its time was up
         self._came: dict[int, bytes] = {}  # agent -> an answer that came late
         self._leaving: dict[int, int] = {}  # agent that leaves for good -> node
         self._serial, self._looked = 0, 0.0
 
-    def known(self) -> set[int]:
-        """The agents that were there at the last look; for other threads."""
-        return set(self._nodes)
+    def known(self) -> dict[int, int]:
+        """The agents that were there at the last look, and their nodes; for other threads."""
+        return dict(self._nodes)
 
     def present(self) -> set[int]:
         """The agents whose nodes have said who they are."""
@@ -68,12 +73,12 @@ class FlowerLink:
 
         `enough` is called with the agents that have not answered and the seconds so far; True ends the waiting.
         """
-        began, waiting = time.monotonic(), {}
+        began, waiting, places = time.monotonic(), {}, {}  # message -> agent; agent -> its node, and when that connected
         for agent, packet in packets.items():
             if agent not in self._nodes:
                 yield agent, "its node has gone"
             elif message := self._push(self._nodes[agent], packet, seconds):
-                waiting[message] = agent
+                waiting[message], places[agent] = agent, (node := self._nodes[agent], self._activated.get(node))
             else:
                 yield agent, "could not be sent"
         while waiting and (elapsed := time.monotonic() - began) < seconds and not enough(set(waiting.values()), elapsed):
@@ -85,12 +90,21 @@ class FlowerLink:
             if waiting:
                 time.sleep(POLL)
                 self._look()
+            for message, agent in list(waiting.items()):
+                node, activated = places[agent]
+                if node not in self._activated or self._activated[node] != activated:
+                    del waiting[message]
+                    self._give_up(message, agent, node)
+                    yield agent, "it connected anew" if node in self._activated else "its node has gone"
         why = "not waited for" if waiting and elapsed < seconds else f"no answer within {seconds:g} seconds"
         for message, agent in waiting.items():
-            if agent in self._nodes:
-                self._late[message] = agent, self._nodes[agent], time.monotonic()
-            self._drop(agent)
+            self._give_up(message, agent, places[agent][0])
             yield agent, why
+
+    def _give_up(self, message: str, agent: int, node: int) -> None:
+        """Nobody waits for the answer to a message any more; it may still come."""
+        self._late[message] = agent, node, time.monotonic()
+        self._drop(agent)
 
     def late(self) -> dict[int, bytes]:
         """The answers that have come since their time was up, each once."""
@@ -99,7 +113,12 @@ class FlowerLink:
         return taken
 
     def tell(self, kind: str, text: str, seconds: float) -> None:
-        """Sends all agents that are there a line, and waits up to `seconds` until they have it."""
+        """Sends all agents that are there, or late with an answer, a line, and waits up to `seconds` until they have it."""
+        self._look()
+        late = {agent: node for agent, node, _ in self._late.values() if agent not in self._nodes and node in self._activated}
+        self._nodes |= late
+        for node in late.values():
+            self._hellos.pop(node, None)
         task = Task(kind, self._terms.run, "", seconds=seconds, text=text)
         for _ in self.ask(dict.fromkeys(self._nodes, pack(task, {})), seconds):
             pass
@@ -132,6 +151,7 @@ class FlowerLink:
             return
         self._looked = time.monotonic()
         nodes = {info.node_id: info for info in self._grid.get_nodes()}
+        self._activated = {node: info.last_activated_at for node, info in nodes.items()}
         self._nodes = {agent: node for agent, node in self._nodes.items() if node in nodes}
         self._hellos = {node: hello for node, hello in self._hellos.items() if node in nodes}
         for node in set(nodes).difference(self._nodes.values(), self._leaving.values()):
@@ -144,6 +164,9 @@ class FlowerLink:
             try:
                 if node not in self._hellos:
                     continue  # an earlier one was answered too
+                if reply.has_error() and reply.error.code == UNAVAILABLE:
+                    del self._hellos[node]  # it was away, and gets another
+                    continue
                 self._accept(nodes[node], _packet_of(reply))
                 del self._hellos[node]
             except Refused as refused:
@@ -153,13 +176,11 @@ class FlowerLink:
 
     def _collect_late(self, nodes: dict[int, Any]) -> None:
         """Takes answers whose time was up; who has sent one is there again."""
-        self._late = {
-            message: late for message, late in self._late.items() if late[1] in nodes and time.monotonic() - late[2] < LATE_SECONDS
-        }
+        self._late = {message: late for message, late in self._late.items() if time.monotonic() - late[2] < LATE_SECONDS}
         for reply in self._grid.pull_messages(list(self._late)) if self._late else ():
             agent, node, _ = self._late.pop(reply.metadata.reply_to_message_id)
             packet = _packet_of(reply)
-            if isinstance(packet, bytes) and agent not in self._nodes:
+            if isinstance(packet, bytes) and agent not in self._nodes and node in nodes:
                 self._came[agent], self._nodes[agent] = packet, node
                 self._hellos.pop(node, None)
 

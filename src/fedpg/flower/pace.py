@@ -1,15 +1,16 @@
 """How long a server waits for its agents: as long as they usually take, and not for those that are known to be slow."""
 
 import datetime
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
 FACTOR, LEAST, FIRST = 4.0, 10.0, 120.0
-"""The deadline: so many times the median of what answers took, at least so many seconds, and so many before anyone has answered."""
-KEPT, ENOUGH = 64, 3
-"""Answers that are remembered, and how many make a median."""
+"""The deadline: so many times the median of what each agent took last, at least so many seconds, and so many before anyone has answered.
+Only the last answer counts: in its first round an agent compiles."""
+ENOUGH = 3
+"""How many answers make a median."""
 UNUSUAL = 5.0
 """Seconds beyond twice the usual time after which the server says for whom it waits."""
 
@@ -38,20 +39,20 @@ class Pace:
 
     def __init__(self, fixed: float) -> None:
         self._fixed, self._slow = fixed, set[int]()
-        self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._last, self._answers = defaultdict(dict[int, float]), Counter[str]()  # kind -> agent -> seconds, and how many answers
 
     def took(self, kind: str, agent: int, seconds: float) -> None:
         """An agent took so long for a task of a kind; infinitely long if it has not answered."""
         if seconds < self.deadline(kind):
             self._slow.discard(agent)
-            self._seconds[kind].append(seconds)
+            self._last[kind][agent] = seconds
+            self._answers[kind] += 1
         else:
             self._slow.add(agent)
 
     def usual(self, kind: str) -> float | None:
         """The median; None if too few have answered."""
-        known = self._seconds[kind]
-        return median(known) if len(known) >= ENOUGH else None
+        return median(self._last[kind].values()) if self._answers[kind] >= ENOUGH else None
 
     def deadline(self, kind: str) -> float:
         """Seconds to wait for answers to tasks of a kind."""

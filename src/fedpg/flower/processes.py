@@ -107,11 +107,12 @@ def with_parent(words: list[str], parting: int) -> list[str]:
     return [sys.executable, "-I", "-S", str(END_WITH_PARENT), str(int(parting)), *words]
 
 
-def write_secret(path: Path) -> bytes:
-    """A new secret of 32 bytes, which only this user can read from the file."""
-    secret = secrets.token_bytes(32)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+def write_secret(path: Path, secret: bytes = b"") -> bytes:
+    """Writes a secret, or a new one of 32 bytes, to a file that only this user can read; all of it or nothing."""
+    secret, temporary = secret or secrets.token_bytes(32), path.with_name(f".{path.name}.tmp")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(secret)
+    temporary.replace(path)
     return secret
 
 

@@ -7,10 +7,12 @@ So the SuperLink listens on the loopback interface, and agents connect to this p
 calls of the Fleet API by name. The SuperLink itself still authenticates each agent.
 """
 
+import asyncio
 import contextlib
 import datetime
 import functools
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -42,6 +44,8 @@ DROPPED_HEADERS = frozenset(
 """Headers that concern one connection, not the call, or that are computed again."""
 REPLY_SECONDS = 60.0
 """How long the SuperLink may take to answer."""
+RESTART_SECONDS, RESTART_POLL = 20.0, 0.2
+"""How long a call waits for a SuperLink that does not listen, and between two tries. A SuperNode gives up after 30 seconds."""
 MAX_LOG_LINES, MAX_LOG_PATH = 10_000, 200
 """Limits of the log: endless calls must not fill the disk."""
 
@@ -113,16 +117,28 @@ class Proxy:
             if len(body) > limit:
                 return await self._refuse(request, status=413)
         headers = [(name, value) for name, value in request.headers.items() if name not in DROPPED_HEADERS]
-        try:
-            # The name comes from our own list, so nothing in the request's path reaches the SuperLink.
-            reply = await self._link.post(call, content=bytes(body), headers=headers)
-        except httpx.TransportError:
-            return Response(status_code=503)  # SuperNodes try again after this one
+        reply = await self._ask(call, bytes(body), headers, request)
+        if reply is None:
+            return Response(status_code=503)  # SuperNodes try again after this one, in up to 20 seconds
         if call in ENTRIES and reply.status_code >= 400:
             why = "unknown key" if unknown else "it still counts as connected, for up to a minute" if reply.status_code != 401 else CLOCK
             self._door.refuse(self._known.get(key), why, _host(request))
         kept = {name: value for name, value in reply.headers.items() if name not in DROPPED_HEADERS}
         return Response(reply.content, reply.status_code, kept)
+
+    async def _ask(self, call: str, body: bytes, headers: list[tuple[str, str]], request: Request) -> httpx.Response | None:
+        """The SuperLink's answer; None if it breaks off. A call waits for a SuperLink that is being restarted."""
+        end = time.monotonic() + RESTART_SECONDS
+        while True:
+            try:
+                # The name comes from our own list, so nothing in the request's path reaches the SuperLink.
+                return await self._link.post(call, content=body, headers=headers)
+            except httpx.ConnectError:
+                if time.monotonic() > end or await request.is_disconnected():
+                    return None
+                await asyncio.sleep(RESTART_POLL)
+            except httpx.TransportError:
+                return None
 
 
 def _host(request: Request) -> str:

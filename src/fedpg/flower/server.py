@@ -63,7 +63,7 @@ class Link(Protocol):
         """The answers that have come since their time was up, each once."""
 
     def tell(self, kind: str, text: str, seconds: float) -> None:
-        """Sends all agents that are there a line, and waits up to `seconds` until they have it."""
+        """Sends all agents that are there, or late with an answer, a line, and waits up to `seconds` until they have it."""
 
     def leaving(self) -> set[int]:
         """The agents that have said that they leave for good, until `farewell`."""

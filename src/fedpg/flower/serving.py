@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +28,9 @@ from fedpg.runs.setup import prepare, resolve
 
 TRIES = 10
 """How often a SuperLink is restarted without a finished round in between."""
-POLL = 0.2
-OVER_SECONDS = 10.0
+POLL, STANDSTILL_SECONDS = 0.2, 10.0
+"""Seconds between looks at the training, and after how many without a look the server says so."""
+OVER_SECONDS = 30.0
 """How long the server waits, after the last round, until its agents know that the run is over."""
 STOP_SECONDS = 10.0
 """How long the training may take to notice that it is stopped."""
@@ -108,11 +110,11 @@ class Serving(contextlib.ExitStack):
             raise UserError(f"{type(error).__name__}: {error}; see {log}") from error
 
     def _start(self, again: bool) -> None:
-        """Starts the SuperLink; one that was killed while it was started again counts as lost."""
+        """Starts the SuperLink; one that was killed meanwhile, or does not start again, counts as lost."""
         try:
             self._link.start()
         except UserError as error:
-            if again and self._link.code() is not None:
+            if (code := self._link.code()) is not None and (again or code < 0):
                 raise RunLost(str(error)) from error
             raise
 
@@ -132,7 +134,7 @@ class Serving(contextlib.ExitStack):
             train_remotely(self._config, self._folder.path, make_link, **rest)
             self._agents.tell("over", "", OVER_SECONDS)
 
-        work = Work(train)
+        work = Work(train, self._stood_still)
         try:
             work.wait()
         except BaseException:
@@ -143,13 +145,19 @@ class Serving(contextlib.ExitStack):
             work.join(STOP_SECONDS)
             run.close(done=work.done)
 
+    def _stood_still(self, seconds: float) -> None:
+        self._events.note(None, f"the server stood still for {seconds:.0f} s: it was stopped, or its machine was too busy")
+
 
 class Work(threading.Thread):
-    """A function that runs in a thread, so that the main thread is free for Ctrl-C and for starting processes."""
+    """A function that runs in a thread, so that the main thread is free for Ctrl-C and for starting processes.
 
-    def __init__(self, function: Callable[[], object]) -> None:
+    `stood_still` is called with the seconds for which not even the main thread ran.
+    """
+
+    def __init__(self, function: Callable[[], object], stood_still: Callable[[float], None]) -> None:
         super().__init__(name="training", daemon=True)
-        self._function, self.done, self._error = function, False, None
+        self._function, self._stood_still, self.done, self._error = function, stood_still, False, None
         self.start()
 
     def run(self) -> None:
@@ -163,6 +171,9 @@ class Work(threading.Thread):
     def wait(self) -> None:
         """Returns when the function has, or raises what it has raised."""
         while self.is_alive():
+            began = time.monotonic()
             self.join(POLL)
+            if (lost := time.monotonic() - began) > STANDSTILL_SECONDS:
+                self._stood_still(lost)
         if self._error:
             raise self._error

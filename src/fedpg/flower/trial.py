@@ -1,5 +1,6 @@
 """An agent's environment is made and tried before the agent connects: whatever is wrong with it is said at once, on its own screen."""
 
+import math
 import threading
 from typing import Any
 
@@ -11,10 +12,14 @@ from fedpg import envs, own
 from fedpg.envs.base import Discrete, Environment
 from fedpg.envs.host import HostEnvironment, Member
 from fedpg.errors import UserError, require
+from fedpg.simulate import agents_of_seeds
 
 STEPS = 3
 SECONDS = 60.0
-"""How long making an environment and its first steps may take."""
+"""How long making an environment of your own, or of Gymnasium, and its first steps may take. Ours cannot hang: on a busy machine they
+compile slowly."""
+LOOK = 0.3
+"""Seconds between looks whether it is done."""
 
 
 def try_environment(name: str, agent: int, heterogeneity: float | None, options: dict[str, Any]) -> Environment | HostEnvironment:
@@ -33,7 +38,10 @@ def try_environment(name: str, agent: int, heterogeneity: float | None, options:
 
     thread = threading.Thread(target=work, name="trial", daemon=True)
     thread.start()
-    thread.join(SECONDS)
+    left = max(1, round(SECONDS / LOOK)) if ":" in name else math.inf
+    while left > 0 and not result:  # many short waits: the time in which this process is stopped does not count
+        thread.join(LOOK)
+        left -= 1
     require(bool(result), f"{name} hangs: it was not made, reset and stepped {STEPS} times within {SECONDS:g} seconds")
     if isinstance(result[0], UserError):
         raise result[0]
@@ -48,7 +56,7 @@ def _try(name: str, agent: int, heterogeneity: float | None, options: dict[str, 
     chosen = {key: [value[agent]] if isinstance(value, list) and len(value) > agent else value for key, value in options.items()}
     federation = envs.make(name, 1 if python else count, heterogeneity, chosen if python else options)
     environment, key = federation.environment, jax.random.key(0)
-    members = federation.agents(key, 0) if callable(federation.agents) else federation.agents
+    members = jax.tree.map(lambda x: x[0], agents_of_seeds(federation, key, 1))
     if isinstance(environment, HostEnvironment):
         _try_host(name, environment, members, federation.prepare)
     else:
@@ -79,9 +87,16 @@ def _try_host(name: str, environment: HostEnvironment, members: Member, prepare:
 
 
 def _try_jax(name: str, environment: Environment, member: Any) -> None:
-    state, observation = environment.reset(jax.random.key(0), member)
-    for step in range(STEPS):
-        stepped = environment.step(jax.random.key(step), state, jnp.asarray(_action(environment)), member)
-        state, observation = stepped.state, stepped.observation
-        finite = bool(jnp.isfinite(stepped.reward)) and bool(jnp.all(jnp.isfinite(jnp.asarray(observation, float))))
-        require(finite, f"{name} does not work: step {step + 1} gave a reward or an observation that is not finite")
+    @jax.jit
+    def finite(key: jax.Array, member: Any) -> list[jax.Array]:
+        state, _ = environment.reset(key, member)
+        found = []
+        for _ in range(STEPS):
+            stepped = environment.step(key, state, jnp.asarray(_action(environment)), member)
+            state = stepped.state
+            observation = jnp.asarray(stepped.observation, float)
+            found.append(jnp.isfinite(stepped.reward) & jnp.all(jnp.isfinite(observation)))
+        return found
+
+    for step, fine in enumerate(finite(jax.random.key(0), member)):
+        require(bool(fine), f"{name} does not work: step {step + 1} gave a reward or an observation that is not finite")

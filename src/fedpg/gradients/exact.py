@@ -11,12 +11,18 @@ from fedpg.policies.base import Policy
 from fedpg.trees import Params
 
 
-def log_table(policy: Policy, params: Params, states: int, actions: int) -> jax.Array:
-    """log pi(a|s) for every state and action of a policy on discrete spaces, (S, A)."""
-    if policy.log_table is not None:
-        return policy.log_table(params)
+def logits(policy: Policy, params: Params, states: int, actions: int) -> jax.Array:
+    """log pi(a|s) up to a constant in each state for every state and action of a policy on discrete spaces, (S, A)."""
+    if policy.logits is not None:
+        return policy.logits(params)
     log_probs = jax.vmap(jax.vmap(policy.log_prob, (None, None, 0)), (None, 0, None))
     return log_probs(params, jnp.arange(states), jnp.arange(actions))
+
+
+def log_table(policy: Policy, params: Params, states: int, actions: int) -> jax.Array:
+    """log pi(a|s) for every state and action of a policy on discrete spaces, (S, A)."""
+    found = logits(policy, params, states, actions)
+    return found if policy.logits is None else jax.nn.log_softmax(found)
 
 
 def table(policy: Policy, params: Params, mdp: MDP) -> jax.Array:

@@ -129,12 +129,13 @@ def rollout_sums(
     """Samples tau ~ p_mdp(. | params) and adds up its visits; `valued` adds what a baseline of the state needs."""
     start_key, noise_key, _ = jax.random.split(key, 3)  # as `rollout` does
     start, _ = environment.reset(start_key, mdp)
-    tables = exact.table(policy, params, mdp), jnp.asarray(mdp.transition), jnp.asarray(mdp.reward, jnp.result_type(mdp.reward, float))
+    reward = jnp.asarray(mdp.reward, jnp.result_type(mdp.reward, float))
+    tables = exact.logits(policy, params, *reward.shape), jnp.asarray(mdp.transition), reward
 
     def in_xla(way: Callable[..., Sums]) -> Callable[..., Sums]:
-        def sums(noise_key: jax.Array, start: jax.Array, probabilities: jax.Array, kernel: jax.Array, reward: jax.Array) -> Sums:
+        def sums(noise_key: jax.Array, start: jax.Array, logits: jax.Array, kernel: jax.Array, reward: jax.Array) -> Sums:
             noise = uniform_pairs(jax.random.wrap_key_data(noise_key), horizon)  # for every action and every transition, (H,) each
-            cumulative = jnp.cumsum(probabilities, axis=-1), jnp.cumsum(kernel, axis=-1)
+            cumulative = jnp.cumsum(jax.nn.softmax(logits), axis=-1), jnp.cumsum(kernel, axis=-1)
             return way(start, *noise, *cumulative, reward, discount=discount, valued=valued)
 
         return sums

@@ -10,7 +10,6 @@ kept in the user's cache folder:
 Where neither is found, or with FEDPG_KERNELS=off, XLA does the work.
 """
 
-import dataclasses
 import os
 
 import jax
@@ -22,20 +21,10 @@ from fedpg.native import cpu, cuda
 
 VARIABLE = "FEDPG_KERNELS"
 """Environment variable: `off` leaves everything to XLA."""
+MOST_CELLS = 2**14
+"""States times actions of the largest kernel: sums of one trajectory must fit on the stack of a thread."""
 PLATFORMS = {"cpu": cpu, "cuda": cuda}
-"""Where there are kernels. Each module says `why_not`, and has `target`, which makes the kernel of a `Shape` and names it for XLA."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """What a kernel is compiled for."""
-
-    states: int
-    actions: int
-    valued: bool
-    """Adds the sums that a baseline of the state needs."""
-    lazy: bool
-    """Makes the cumulative sums of a row when it is visited: for tables with more rows than a trajectory has steps."""
+"""Where there are kernels. Each module says `why_not`, and has `target`, which makes the kernel of a shape and names it for XLA."""
 
 
 def wanted() -> bool:
@@ -51,12 +40,12 @@ def why_not(platform: str) -> str | None:
 
 
 def applies(platform: str, *tables: jax.Array) -> bool:
-    """Whether a kernel can be used on a platform for these tables."""
-    return why_not(platform) is None and all(x.dtype == jnp.float32 for x in tables)
+    """Whether a kernel can be used on a platform for these tables, the last of them (S, A)."""
+    return why_not(platform) is None and tables[-1].size <= MOST_CELLS and all(x.dtype == jnp.float32 for x in tables)
 
 
 def visits(
-    platform: str, key: jax.Array, start: jax.Array, policy: jax.Array, transition: jax.Array, reward: jax.Array, *,
+    platform: str, key: jax.Array, start: jax.Array, logits: jax.Array, transition: jax.Array, reward: jax.Array, *,
     horizon: int, discount: float, valued: bool,
 ) -> tuple[jax.Array, ...]:  # fmt: skip
     """The sums over one trajectory: visits, returns, total return and, if `valued`, discounts and targets.
@@ -65,18 +54,20 @@ def visits(
         platform: "cpu" or "cuda".
         key: two words, see `sampling.uniform_pairs`, (2,).
         start: the first state, ().
-        policy: pi(a|s), (S, A).
+        logits: log pi(a|s) up to a constant in every state, (S, A).
         transition: P(s'|s,a), (S, A, S).
         reward: (S, A).
         horizon, discount: H and gamma.
         valued: whether to compute `discounts` and `targets`.
     """
     states, actions = reward.shape
-    shape = Shape(states, actions, valued, states * actions > 2 * horizon)
+    shape = (states, actions, valued)
+    eager = PLATFORMS[platform].eager(*shape, horizon)
+    policy = logits if eager else jax.nn.softmax(logits)
     number, table = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((states, actions), jnp.float32)
     results = [table, table, number] + ([table, jax.ShapeDtypeStruct((states,), jnp.float32)] if valued else [])
     if valued and PLATFORMS[platform].SCRATCH:
         results.append(jax.ShapeDtypeStruct((horizon,), jnp.uint16))  # working memory: the cells visited
-    call = jax.ffi.ffi_call(PLATFORMS[platform].target(shape), results, vmap_method="expand_dims")
+    call = jax.ffi.ffi_call(PLATFORMS[platform].target(*shape, eager), results, vmap_method="expand_dims")
     found = call(key, start.astype(jnp.int32), policy, transition, reward, horizon=np.int64(horizon), discount=np.float32(discount))
     return tuple(found[: 5 if valued else 3])

@@ -14,6 +14,8 @@ import jax
 from fedpg.native.folder import SOURCES, kept, name_of
 
 FLAGS = ("-std=c11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared")
+SCRATCH = False
+"""Whether the kernel has a further result as its working memory."""
 PATIENCE = 60.0
 """Seconds after which a compiler is given up."""
 
@@ -39,7 +41,7 @@ def why_not() -> str | None:
         library(1, 1, False, False)
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or [type(error).__name__]
-        return f"{compiler()[0]} failed: {said[0]}"
+        return f"{compiler()[0]} failed: {next((line for line in said if 'error' in line), said[0])}"
     return None
 
 
@@ -53,7 +55,7 @@ def command(output: Path, states: int, actions: int, valued: bool, lazy: bool) -
 @functools.cache
 def library(states: int, actions: int, valued: bool, lazy: bool) -> tuple[str, Any]:
     """The name of the kernel of a shape, and its loaded library."""
-    sources = [(SOURCES / file).read_text() for file in ("threefry.h", "visits.c")]
+    sources = [(SOURCES / file).read_text() for file in ("common.h", "visits.c")]
     header = (Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
     name = "fedpg_visits_" + name_of(*sources, header, *command(Path(), states, actions, valued, lazy))
 
@@ -63,12 +65,14 @@ def library(states: int, actions: int, valued: bool, lazy: bool) -> tuple[str, A
     return name, ctypes.CDLL(str(kept(f"{name}.so", compile)))
 
 
+def eager(states: int, actions: int, valued: bool, horizon: int) -> bool:
+    """Whether all rows are made before any is visited: there are few."""
+    return states * actions <= 2 * horizon
+
+
 @functools.cache
-def target(shape: Any) -> str:
-    """The name under which XLA knows the kernel of a `Shape`."""
-    name, loaded = library(shape.states, shape.actions, shape.valued, shape.lazy)
+def target(states: int, actions: int, valued: bool, eager: bool) -> str:
+    """The name under which XLA knows the kernel of a shape."""
+    name, loaded = library(states, actions, valued, not eager)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.fedpg_visits), platform="cpu")
     return name
-
-
-SCRATCH = False

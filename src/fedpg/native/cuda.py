@@ -16,9 +16,11 @@ import jax
 from fedpg.native.folder import SOURCES, kept, name_of
 
 NVRTC = "libnvrtc.so"
-OPTIONS = ("--std=c++17", "--fmad=false")
+OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=false")
 TILE, LEAN_THREADS, MOST_TILES = 32, 128, 16
 """Lanes of a tile; threads of a block that uses no shared memory; the most tiles of a block that does."""
+SCRATCH = True
+"""Whether the kernel has a further result as its working memory."""
 AXES, OPERANDS = 8, 5
 RANKS = (1, 0, 2, 3, 2)
 """Axes of the operands of one lane: key, start, policy, transition, reward."""
@@ -102,8 +104,7 @@ def _architecture(device: int) -> str:
 def words_of(states: int, actions: int, valued: bool) -> int:
     """Words of shared memory of one lane, as in visits.cu."""
     cells = states * actions
-    tables = max(cells * states, 33, 3 * cells + states if valued else 0)
-    return 2 * cells + tables + max(0 if valued else 2 * cells, 33)
+    return 2 * cells + max(cells * states | 1, 3 * cells + states if valued else 0) + 2 * (cells | 1)
 
 
 def compile_to(kind: str, source: str, *options: str) -> bytes:
@@ -140,7 +141,7 @@ def macros(states: int, actions: int, valued: bool, shared: bool) -> list[str]:
 
 def source() -> str:
     """The CUDA C of the kernel."""
-    return "".join((SOURCES / file).read_text() for file in ("threefry.h", "visits.cu"))
+    return "".join((SOURCES / file).read_text() for file in ("common.h", "visits.cu"))
 
 
 @functools.cache
@@ -234,7 +235,7 @@ class Job(Structure):
     _fields_ = [
         ("operand", c_void_p * OPERANDS), ("visits", c_void_p), ("returns", c_void_p), ("total", c_void_p), ("discounts", c_void_p),
         ("targets", c_void_p), ("cells", c_void_p), ("stride", (c_int64 * AXES) * OPERANDS), ("dims", c_uint * AXES), ("lanes", c_uint),
-        ("axes", c_int), ("horizon", c_int), ("discount", c_float),
+        ("one", c_uint), ("axes", c_int), ("horizon", c_int), ("discount", c_float),
     ]  # fmt: skip
 
 
@@ -311,12 +312,14 @@ class Kernel:
         if shapes not in self._layouts:
             self._layouts[shapes] = layout(shapes[0], list(shapes[1:]))
         lanes, dims, strides = self._layouts[shapes]
-        job = Job(lanes=lanes, axes=len(dims))
+        job = Job(lanes=lanes, one=1, axes=len(dims))
         job.dims[: len(dims)] = dims
         for k, step in enumerate(strides):
             job.operand[k] = given[k].data
             job.stride[k][: len(step)] = step
-        for name, result in zip(("visits", "returns", "total", "discounts", "targets", "cells"), results):
+        for name, result in zip(
+            ("visits", "returns", "total", "discounts", "targets", "cells"), results, strict=False
+        ):  # as many as there are
             setattr(job, name, result.data)
         for k in range(frame.attributes.count):
             name, value = frame.attributes.names[k].contents, frame.attributes.values[k].contents.value
@@ -361,14 +364,23 @@ def best_tiles(tile: int, per_block: int, per_processor: int, reserved: int) -> 
 
 
 @functools.cache
-def target(shape: Any) -> str:
-    """The name under which XLA knows the kernel of a `Shape`."""
-    limit = min(_attribute(device, PER_BLOCK) for device in range(_devices()))
-    fits = 4 * 4 * TILE * words_of(shape.states, shape.actions, shape.valued) <= limit  # four tiles or more: fewer leave a processor idle
-    kernel = Kernel(shape.states, shape.actions, shape.valued, fits and not shape.lazy)
-    name = f"fedpg_visits_{name_of(source(), str(shape), str(fits))}"
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(kernel.handler), platform="CUDA")
-    _KEPT[name] = kernel
+def fits(states: int, actions: int, valued: bool) -> bool:
+    """Whether at least four tiles fit into shared memory: with fewer a multiprocessor idles."""
+    return 4 * 4 * TILE * words_of(states, actions, valued) <= min(_attribute(device, PER_BLOCK) for device in range(_devices()))
+
+
+def eager(states: int, actions: int, valued: bool, horizon: int) -> bool:
+    """Whether rows are made before they are visited, in shared memory: there are few, and they fit."""
+    return states * actions <= 2 * horizon and fits(states, actions, valued)
+
+
+@functools.cache
+def target(states: int, actions: int, valued: bool, eager: bool) -> str:
+    """The name under which XLA knows the kernel of a shape."""
+    name = f"fedpg_visits_{name_of(source(), *macros(states, actions, valued, eager))}"
+    if name not in _KEPT:
+        _KEPT[name] = Kernel(states, actions, valued, eager)
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(_KEPT[name].handler), platform="CUDA")
     return name
 
 
@@ -380,6 +392,3 @@ def _devices() -> int:
     count = c_int()
     _call("cuDeviceGetCount", byref(count))
     return count.value
-
-
-SCRATCH = True

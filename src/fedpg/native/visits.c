@@ -1,7 +1,8 @@
 // Visit sums of trajectories in finite MDPs on a CPU: an XLA FFI handler for one shape of tables.
 //
-// Compiled with -DSTATES= -DACTIONS= -DVALUED=0|1 -DLAZY=0|1. VALUED adds the sums that a baseline of the state needs. With LAZY the
-// cumulative sums of a row are made when the row is visited: for tables with more rows than a trajectory has steps.
+// Compiled with -DSTATES= -DACTIONS= -DVALUED=0|1 -DLAZY=0|1. VALUED adds the sums that a baseline of the state needs. The policy is
+// given by logits. With LAZY it is given by probabilities, and the cumulative sums of a row are made when the row is visited: for tables
+// with more rows than a trajectory has steps.
 // Lanes are independent: a lane's result depends on its own operands only. `fedpg.gradients.tabular` says what is computed.
 
 #define _DEFAULT_SOURCE
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "threefry.h"
+#include "common.h"
 #include "xla/ffi/api/c_api.h"
 
 #define CELLS (STATES * ACTIONS)
@@ -60,7 +61,7 @@ INLINE int pick(const float* row, int width, float u) {
 }
 
 INLINE const float* row_of(Lane* lane, const float* given, const float* own, int64_t number, int width) {
-  if (!LAZY) return own + number * width;
+  if (!LAZY) return own + number * width;  // made before
   cumulate(given + number * width, lane->row, 1, width);
   return lane->row;
 }
@@ -76,14 +77,21 @@ INLINE void roll(const Job* job, Lane* lanes, int64_t first, int count, float* n
     lane->transition = entry(job, TRANSITION, first + i, 4);
     lane->reward = entry(job, REWARD, first + i, 4);
     if (!LAZY) {
-      cumulate(lane->policy, lane->own_policy, STATES, ACTIONS);
+      float chance[CELLS];
+      for (int s = 0; s < STATES; s++) {
+        float largest = lane->policy[s * ACTIONS];
+        for (int a = 1; a < ACTIONS; a++) largest = lane->policy[s * ACTIONS + a] > largest ? lane->policy[s * ACTIONS + a] : largest;
+        for (int a = 0; a < ACTIONS; a++) chance[s * ACTIONS + a] = lane->policy[s * ACTIONS + a] - largest;
+      }
+      for (int c = 0; c < CELLS; c++) chance[c] = exponential(chance[c]);
+      cumulate(chance, lane->own_policy, STATES, ACTIONS);
       cumulate(lane->transition, lane->own_transition, CELLS, STATES);
     }
     float *act = noise + 2 * i * horizon, *move = act + horizon;
     const unsigned k0 = lane->key[0], k1 = lane->key[1];
     for (int64_t t = 0; t < horizon; t++) {
       unsigned a, b;
-      threefry(k0, k1, (unsigned)t, 0u, &a, &b);
+      threefry(k0, k1, (unsigned)t, 0u, 1u, &a, &b);
       act[t] = uniform(a);
       move[t] = uniform(b);
     }
@@ -175,9 +183,8 @@ static int64_t attribute(const XLA_FFI_Attrs* attrs, const char* name, void* val
 }
 
 XLA_FFI_Error* fedpg_visits(XLA_FFI_CallFrame* frame) {
-  const XLA_FFI_Extension_Base* extension = frame->extension_start;
-  if (extension && extension->type == XLA_FFI_Extension_Metadata) {
-    XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)extension)->metadata;
+  if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
+    XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)frame->extension_start)->metadata;
     metadata->api_version = (XLA_FFI_Api_Version){XLA_FFI_Api_Version_STRUCT_SIZE, NULL, XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR};
     metadata->traits = 0;
     return NULL;

@@ -23,6 +23,7 @@ EXPERIMENTS = {
     "privacy": "what noise on messages costs the return of CALM and PAvg",
     "table-1": "the paper's Table 1, measured: exactness, local steps, heterogeneity, speed-up in N, floats and trajectories",
     "arena": "every algorithm on random MDPs, conflict MDPs and CartPole at equal numbers of trajectories",
+    "personal": "heads of one's own beside learning alone, at equal trajectories, and what an unseen agent needs",
     "peers": "PPO in a federation, pooled and alone, beside Stable-Baselines3's PPO: returns, unseen agents, speed",
 }
 """Every experiment that `fedpg reproduce` knows: a module with TITLE, SCALES, `run(tell, **SCALES[scale]) -> Result` and

@@ -85,18 +85,19 @@ def normalised(values: np.ndarray, start: np.ndarray, best: np.ndarray) -> np.nd
     return np.nan_to_num((values - start) / np.where(best > start, best - start, np.inf), nan=0.0)
 
 
-def score(played: dict[str, Played], etas: tuple[float, ...], tuning: int, most: float | None) -> dict[str, Scored]:
+def score(played: dict[str, Played], etas: tuple[float, ...], tuning: int, most: float | np.ndarray | None) -> dict[str, Scored]:
     """Scores on one task, by method; the first `tuning` seeds choose the step-sizes, and the others are reported.
 
-    `most` is what a perfect policy gets; None takes, seed by seed, the best that any method found with common params.
+    `most` is what a perfect policy gets, () or (S,); None takes, seed by seed, the best that any method found with common params.
     """
     common = [np.nanmax([*each.final, each.start], axis=0) for name, each in played.items() if name != "local only"]
     found = {}
     for name, each in played.items():
         best = np.max(common, axis=0) if most is None else np.full_like(each.start, most)
         scores = normalised(each.final, each.start, best).reshape(-1, len(etas), len(each.start))  # (ratios, E, S)
-        chosen = tune(scores[..., :tuning], np.array(etas), ratios_of(METHODS[name])[: len(scores)], 0.0)
-        which, at = ratios_of(METHODS[name]).index(chosen.ratio), etas.index(chosen.eta)
+        ratios = ratios_of(METHODS[name]) if name in METHODS else (1.0,)
+        chosen = tune(scores[..., :tuning], np.array(etas), ratios[: len(scores)], 0.0)
+        which, at = ratios.index(chosen.ratio), etas.index(chosen.eta)
         found[name] = Scored(scores[which, at, tuning:], chosen.eta, chosen.ratio, chosen.at_edge, chosen.width)
     return found
 

@@ -106,5 +106,5 @@ def figures(result: Result) -> list[Figure]:
         levels += named
         gaps += minus(named, select(named, method="beta 1"), "x" if robot else "round")
         plots.append(presets.plot(title, robot, where={"task": title}))
-        gap_plots.append(presets.plot(title, robot, where={"task": title}, y_label="return - that of beta 1"))
+        gap_plots.append(presets.plot(title, robot, where={"task": title}, y_label="return, difference from beta 1"))
     return [Figure(plots=plots, rows=levels), Figure(plots=gap_plots, rows=gaps, suffix="differences")]

@@ -58,6 +58,6 @@ def figures(result: Result) -> list[Figure]:
     for name in methods:
         own = select(result.points, method=name)
         rows += [msgspec.structs.replace(gap, quantity="gap") for gap in minus(own, select(own, N=least), "round")]
-    for quantity, label in (("return", "return"), ("gap", f"return - that of N = {least}")):
+    for quantity, label in (("return", "return"), ("gap", f"return, difference from N = {least}")):
         plots += [Plot(title=name, quantity=quantity, x="round", where={"method": name}, series=("N",), y_label=label) for name in methods]
     return [Figure(plots=plots, rows=rows, columns=len(methods))]

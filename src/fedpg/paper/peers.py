@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpg.paper import sb3, verdict
 from fedpg.paper.jobs import cached, parallel
-from fedpg.paper.results import Plot, Result, Row, Tell, exactly, line, over_seeds, row
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, exactly, line, over_seeds, row
 from fedpg.report.statistics import estimate
 from fedpg.runs import evaluation
 from fedpg.runs.config import Config
@@ -54,25 +54,32 @@ class Task:
     heterogeneity: float = 0.0
     vary: str = "start"
     local_steps: int = 1
+    share: str = "policy"
+    """As `--share`. Agents that are alike share the critic: it is the same function for all."""
     target: float | None = None
     """What FedAvg-PPO and CALM-PPO are required to reach on average."""
+    methods: tuple[str, ...] = ()
+    """Those that are run; () is all of the scale's."""
+    seeds: int = 0
+    """Of each of our methods; 0 is the scale's number."""
 
 
-HOPPER = Task("Hopper, identical agents", "hopper", target=1800.0)
-WALKER = Task("Walker2d, identical agents", "walker2d", target=1500.0)
-CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", target=3500.0)
-PHYSICS = Task("HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4)
-BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4)
-SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4)
+FEW = (FEDAVG, CALM, POOLED, *THEIRS)
+HOPPER = Task("Hopper, identical agents", "hopper", share="critic", target=1800.0, methods=FEW)
+WALKER = Task("Walker2d, identical agents", "walker2d", share="critic", target=1500.0, methods=FEW)
+CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", share="critic", target=3500.0, methods=FEW)
+PHYSICS = Task("HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, seeds=8)
+BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, seeds=8)
+SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, seeds=8)
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "tasks": (HOPPER,), "methods": (FEDAVG, CALM, SB3_POOLED), "agents": 2, "unseen": 2, "steps": 4000, "seeds": 1, "together": 1,
-        "their_seeds": 1, "points": 1, "episodes": 1, "speed": 1, "processes": 1,
+        "tasks": (dataclasses.replace(HOPPER, methods=()),), "methods": (FEDAVG, CALM, SB3_POOLED), "agents": 2, "unseen": 2,
+        "steps": 4000, "seeds": 1, "together": 1, "their_seeds": 1, "points": 1, "episodes": 1, "speed": 1, "processes": 1,
     },
     "full": {
-        "tasks": (HOPPER, CHEETAH, PHYSICS), "methods": (*OURS, *THEIRS), "agents": 5, "unseen": 5, "steps": 500_000, "seeds": 4,
-        "together": 2, "their_seeds": 2, "points": 5, "episodes": 4, "speed": 3, "processes": 2,
+        "tasks": (CHEETAH, HOPPER, WALKER, PHYSICS, BODY, SPEED), "methods": (*OURS, *THEIRS), "agents": 5, "unseen": 5, "steps": 500_000,
+        "seeds": 5, "together": 2, "their_seeds": 2, "points": 5, "episodes": 2, "speed": 3, "processes": 2,
     },
 }  # fmt: skip
 
@@ -108,7 +115,8 @@ def config_of(task: Task, size: Size, seeds: int, root: int, **more: Any) -> Con
     """The resolved configuration of a task; rounds from the total number of steps."""
     given = {"env": task.env, "heterogeneity": task.heterogeneity, "env_option": {"vary": task.vary}, "agents": size.agents}
     given |= {"local_steps": task.local_steps, "learner": "actor-critic", "seeds": seeds, "seed": root, "eval_episodes": size.episodes}
-    config = resolve(Config(**given | more, rounds=1))
+    shares = "policy" if more.get("algorithm") in ("local-only", "pooled") else task.share
+    config = resolve(Config(**given | {"share": shares} | more, rounds=1))
     rounds = max(1, round(size.steps / (size.agents * config.local_steps * config.batch * config.rollout_steps)))
     return dataclasses.replace(config, rounds=rounds, eval_every=max(1, rounds // size.points))
 
@@ -225,7 +233,7 @@ def run(
     """Runs the experiment.
 
     Args:
-        tasks, methods: what is run; Stable-Baselines3 is left out where it is not installed.
+        tasks, methods: what is run, methods where a task names none; Stable-Baselines3 is left out where it is not installed.
         agents, unseen: N, and how many agents are drawn to test on.
         steps: of all agents together.
         seeds, their_seeds: of each of our methods, and of Stable-Baselines3.
@@ -239,22 +247,23 @@ def run(
     if not sb3.installed():
         notes.append(sb3.MISSING)
         tell(sb3.MISSING, 0.0)
-        methods = tuple(name for name in methods if name in OURS)
     rates = {}
     if speed and sb3.installed():  # first, while nothing else runs
         tell("speed", 0.0)
         rates = cached(("peers speed", tasks[0], size, speed), lambda: speeds(tasks[0], size, speed))
     jobs = []
     for task in tasks:
-        for method in methods:
-            count, group = (seeds, together) if method in OURS else (their_seeds, 1)
-            jobs += [(method, task, size, group, ROOT + first) for first in range(0, count, group)]
+        for method in task.methods or methods:
+            if method in THEIRS and not sb3.installed():
+                continue
+            count, group = (task.seeds or seeds, together) if method in OURS else (their_seeds, 1)
+            jobs += [(method, task, size, min(group, count - first), ROOT + first) for first in range(0, count, group)]
     tell("training", 0.0)
     done = parallel(trial, jobs, processes=processes, tell=lambda share: tell("training", share))
     found: dict[Task, dict[str, list[Trial]]] = {task: {} for task in tasks}
     for (method, task, *_), one in zip(jobs, done, strict=True):
         found[task].setdefault(method, []).append(one)
-    rows, curves, plots = [], [], []
+    rows, curves = [], []
     for task, by_method in found.items():
         whole = {}
         for name, parts in by_method.items():
@@ -263,7 +272,6 @@ def run(
             whole[name] = Trial(parts[0].steps[:least], np.concatenate([part.curve[:, :least] for part in parts]), own, new)
             curves += line("return", over_seeds(whole[name].curve.T), "x", whole[name].steps, method=name, task=task.name)
         rows += rows_of(task, size, whole)
-        plots.append(Plot(title=task.name, quantity="return", x="x", where={"task": task.name}, x_label="environment steps"))
     for name, values in rates.items():
         rows.append(exactly("training steps a second", float(np.median(values)), len(values), method=name, task=tasks[0].name))
     if rates:
@@ -271,4 +279,11 @@ def run(
         judged = verdict.at_least(ratio, FASTER)
         rows.append(row("speed ratio", ratio, method=FEDAVG, against=SB3_POOLED, comparison="/", task=tasks[0].name, verdict=judged))
     settings = {"tasks": [dataclasses.asdict(task) for task in tasks], "root": ROOT, "ours": OURS}
-    return Result(rows=rows, points=curves, plots=plots, settings=settings, notes=notes)
+    return Result(rows=rows, points=curves, settings=settings, notes=notes)
+
+
+def figures(result: Result) -> list[Figure]:
+    """Learning curves of every task."""
+    tasks = dict.fromkeys(point.task for point in result.points)
+    plots = [Plot(title=task, quantity="return", x="x", where={"task": task}, x_label="environment steps") for task in tasks]
+    return [Figure(plots=plots, rows=result.points)]

@@ -79,7 +79,7 @@ def figures(result: Result) -> list[Figure]:
     plots = [Plot(title=task, quantity="final return", where={"task": task}, names="beta", order=order, series=(), x_label="final return")
              for task in tasks]  # fmt: skip
     plots += [presets.plot(task, task != TASKS["cartpole"], where={"task": task}, series=("beta",),
-                           y_label="return - that of beta 1" if task == TASKS["cartpole"] else "") for task in tasks]  # fmt: skip
+                           y_label="return, difference from beta 1" if task == TASKS["cartpole"] else "") for task in tasks]  # fmt: skip
     poles = select(result.points, task=TASKS["cartpole"])
     curves = minus(poles, select(poles, beta=1.0), "round") + [point for point in result.points if point not in poles]
     return [Figure(plots=plots, rows=ends + curves, columns=len(tasks))]

@@ -139,19 +139,24 @@ def measure(
     root: int = 0,
     rounds: Sequence[int] = (),
     tell: Callable[[float], None] = lambda share: None,
+    like: list[Simulator] | None = None,
     **fixed: Any,
 ) -> Curves:
     """Runs a method in all settings on all seeds and evaluates after `rounds`, by default the task's last; cached.
 
     Returns and objectives are means over agents, (P, S, T). A seed has the same agents and random numbers in every setting. Exact
-    gradients are computed in double precision.
+    gradients are computed in double precision. `like` is a list that gets the simulator of the first task that is measured with it;
+    tasks that differ in nothing but the heterogeneity of their agents then use its programs.
     """
     when = list(rounds or (task.rounds,))
     named = (task, method, {name: np.asarray(values).tolist() for name, values in settings.items()}, seeds, root, when, fixed)
 
     def make() -> Curves:
         with jax.enable_x64(task.exact or jax.config.jax_enable_x64):
-            found = curves(task.simulator(method, settings, seeds, **fixed), jax.random.key(root), when, tell=tell)
+            sim = like[0].on(task.federation()) if like else task.simulator(method, settings, seeds, **fixed)
+            if like == []:
+                like.append(sim)
+            found = curves(sim, jax.random.key(root), when, tell=tell)
         return found._replace(returns=found.returns.mean(-1), objective=found.objective.mean(-1))
 
     return cached(named, make)

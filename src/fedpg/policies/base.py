@@ -46,7 +46,8 @@ class Policy(NamedTuple):
         free: direction -> the same with zeros where gradients do not move the params.
         outputs: (params, observation) -> logits or `Normal`, see `fedpg.policies.distributions`; None: only log_prob is known.
         table: "softmax" or "direct" if the params are one table over (state, action), else "".
-        log_table: params -> log_prob for every state and action, (S, A): faster than one by one. None where it is not known.
+        logits: params -> log_prob of every state and action up to a constant in each state, (S, A): faster than one by one. None where
+            it is not known.
         value: (params, observation) -> V(s), (); None without a critic, see `fedpg.policies.critic`.
         network: what the policy is inside, if that is a tanh network over finite actions.
     """
@@ -59,7 +60,7 @@ class Policy(NamedTuple):
     free: Callable[[Params], Params] = lambda direction: direction
     outputs: Callable[[Params, jax.Array], Any] | None = None
     table: str = ""
-    log_table: Callable[[Params], jax.Array] | None = None
+    logits: Callable[[Params], jax.Array] | None = None
     value: Callable[[Params, jax.Array], jax.Array] | None = None
     network: Network | None = None
 

@@ -6,9 +6,11 @@ also squashed, so that every action is within its bounds.
 
 import itertools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
 
 from fedpg.envs.base import Box, Environment, space_size, zero
 from fedpg.policies.base import Network, Policy, features
@@ -28,9 +30,16 @@ def init_layers(key: jax.Array, sizes: list[int], last_scale: float) -> list[dic
     layers = []
     for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         scale = last_scale if i == len(sizes) - 2 else math.sqrt(2.0)
-        matrix = jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, i), (fan_in, fan_out))
-        layers.append({"bias": jnp.zeros(fan_out), "matrix": matrix})
+        layers.append({"bias": jnp.zeros(fan_out), "matrix": _orthogonal(scale, (fan_in, fan_out))(jax.random.fold_in(key, i))})
     return layers
+
+
+def _orthogonal(scale: float, shape: tuple[int, int]) -> Callable[[jax.Array], jax.Array]:
+    """key -> an orthogonal matrix, one after the other also under `vmap`.
+
+    On a CPU JAX factorises a batch of matrices on threads that wait for each other: with a layer for each thread, all wait for ever.
+    """
+    return sequential_vmap(lambda key: jax.nn.initializers.orthogonal(scale)(key, shape))
 
 
 def forward(layers: list[dict[str, jax.Array]], x: jax.Array) -> jax.Array:

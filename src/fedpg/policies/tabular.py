@@ -19,7 +19,7 @@ def softmax(environment: Environment) -> Policy:
         draw=uniforms,
         outputs=lambda params, s: look_up(params["logits"], s),
         table="softmax",
-        log_table=lambda params: jax.nn.log_softmax(params["logits"]),
+        logits=lambda params: jnp.asarray(params["logits"]),
     )
 
 
@@ -59,5 +59,5 @@ def direct(environment: Environment, floor: float = 1e-3) -> Policy:
         project=lambda params: {"probabilities": simplex_projection(params["probabilities"], floor)},
         outputs=lambda params, s: jnp.log(look_up(params["probabilities"], s)),
         table="direct",
-        log_table=lambda params: jnp.log(params["probabilities"]) - jnp.log(jnp.sum(params["probabilities"], axis=-1, keepdims=True)),
+        logits=lambda params: jnp.log(params["probabilities"]),
     )

@@ -74,21 +74,19 @@ def panels(
     columns: int = 2,
     height: float = 2.7,
     width: float = WIDTH,
-    widths: Sequence[float] = (),
 ) -> Path:
     """Panels side by side with one legend for all of them, saved under every path, whose suffix is the format. Returns the first.
 
     Args:
         columns: of panels; if all panels of a figure have the same names, only the first of a row shows them.
         height, width: of one row, in inches.
-        widths: of the columns, relative to each other.
     """
     pyplot = _pyplot()
     columns = min(columns, len(drawn))
     shape, named = (-(-len(drawn) // columns), columns), {tuple(panel.names) for panel in drawn if isinstance(panel, Panel)}
     with pyplot.rc_context(RC):
         figure, grid = pyplot.subplots(*shape, figsize=(width, height * shape[0] + 0.5), layout="constrained", squeeze=False,
-                                       sharey=columns > 1 and len(named) == 1 and named != {()}, width_ratios=widths or None)  # fmt: skip
+                                       sharey=columns > 1 and len(named) == 1 and named != {()})  # fmt: skip
         looks = styles([line.label for panel in drawn if isinstance(panel, Panel) for line in panel.lines if line.label[:1] != "_"])
         for axes, panel in zip(grid.flat, drawn, strict=False):
             _draw_heat(axes, panel) if isinstance(panel, Heat) else _draw_panel(axes, panel, looks)
@@ -120,6 +118,7 @@ def _draw_panel(axes: Any, panel: Panel, looks: dict[str, Style]) -> None:
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     for which, scale in (("x", panel.x_scale), ("y", panel.y_scale)):
         _scale(axes, which, scale)
+    _whole(axes, panel)
     for value in panel.guides:
         (axes.axvline if panel.names else axes.axhline)(value, color="#444444", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
     if panel.names:
@@ -166,6 +165,14 @@ def _scale(axes: Any, which: str, scale: str) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def _whole(axes: Any, panel: Panel) -> None:
+    """Labels the values along x themselves where the axis is not linear and they are few whole numbers, such as agents N."""
+    values = np.unique(np.concatenate([np.ravel(line.x) for line in panel.lines])) if panel.lines else np.zeros(0)
+    if panel.x_scale != "linear" and not panel.names and 1 < len(values) <= 8 and np.array_equal(values, np.round(values)):
+        axes.set_xticks(values)
+        axes.set_xticks([], minor=True)
+
+
 def _legend(figure: Any, drawn: Sequence[Panel | Heat], looks: dict[str, Style]) -> None:
     """One legend below all panels: the lines that no name on an axis explains."""
     from matplotlib.lines import Line2D
@@ -198,11 +205,9 @@ def heat_map(values: np.ndarray, rows: list[str], columns: list[str], path: Path
     return panels([Heat(title, values, rows, columns)], path, columns=1, height=0.9 + 0.26 * len(rows))
 
 
-def beside_heat_map(panel: Panel, heat: Heat, path: Path) -> Path:
-    """A panel and a heat map side by side. Returns where they were saved."""
-    wide = 0.4 * len(heat.columns)  # inches of the numbers
-    height = max(3.4, 1.4 + 0.24 * len(heat.rows))
-    return panels([panel, heat], path, height=height, width=max(WIDTH, wide + 5.6), widths=(3.4, wide + 0.6))
+def above_heat_map(panel: Panel, heat: Heat, path: Path) -> Path:
+    """A panel and, below it, a heat map, whose numbers need the whole width. Returns where they were saved."""
+    return panels([panel, heat], path, columns=1, height=max(WIDTH / 3, 1.2 + 0.19 * len(heat.rows)))
 
 
 def _draw_heat(axes: Any, heat: Heat) -> None:

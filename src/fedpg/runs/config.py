@@ -17,6 +17,8 @@ from tyro.constructors import PrimitiveConstructorSpec
 from fedpg.errors import UserError, choose, require
 
 T = TypeVar("T")
+LONGEST = 100
+"""Characters of a wrong value that an error shows."""
 
 
 def flag(field: str) -> str:
@@ -47,7 +49,9 @@ def left_out(metavar: str, source: str = "from the preset") -> Any:
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {source})")
 
 
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, lt=2**31)]
+Many = Annotated[int, Meta(ge=1, le=10**6)]
+"""Agents or seeds: more do not fit into any memory."""
 Positive = Annotated[float, Meta(gt=0, le=1e30)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e30)]
 Share = Annotated[float, Meta(gt=0, le=1)]
@@ -82,7 +86,7 @@ class Config:
     """The environments: cartpole, random-mdp, conflict; halfcheetah, walker2d, hopper, swimmer (MuJoCo); gym:ID (any Gymnasium
     environment); module:function or file.py:function (your own); spaces (for a server that has no environment)."""
     algorithm: str = "calm"
-    """The algorithm: calm (recommended: exact however much agents differ, quiet, one vector up); calm-vr (with variance reduction);
+    """The algorithm: calm (recommended: exact however much agents differ, little noise, one vector up); calm-vr (with variance reduction);
     fedsvrpg-m, fedhapg-m (the paper's, as printed); pavg, heavy-ball, local-only, pooled; scaffold, fedprox, fast-fedpg, mfpo,
     fedavg-m, nharpg, fedkl, fedpg-br (from other papers);
     pavg-softmax, pavg-npg, pavg-projected, fednpg, fapi (finite MDPs, exact gradients); file.py:function (your own)."""
@@ -97,7 +101,7 @@ class Config:
     """What the actor-critic's agents learn together: policy, or critic (both)."""
     personal: str = "none"
     """What is each agent's own: heads (the policy's last layer), scaling (of observations), critic (unless it is shared), none."""
-    agents: Count = 5
+    agents: Many = 5
     """N, the number of agents, each with its own environment."""
     heterogeneity: PresetNotNegative = None
     """How much the environments differ: 0 = identical, no upper end."""
@@ -167,7 +171,7 @@ class Config:
     `epsilon` in metrics.jsonl."""
     privacy_delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
     """delta of that (epsilon, delta)-differential privacy."""
-    seeds: Count = 1
+    seeds: Many = 1
     """The number of independent repetitions, which run side by side."""
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     """Root of all random numbers."""
@@ -205,7 +209,8 @@ def convert(values: Any, kind: type[T], what: str = "") -> T:
         expected = expected.removeprefix("Expected ").partition(", got ")[0].replace("`", "").replace(" | null", "")
         expected = expected.replace("array", "a list").replace("object", "a table")
         name, value = (flag(field[1]), values[field[1]]) if field else (what, values)
-        raise UserError(f"{name} must be {expected}, not {value!r}") from None
+        shown = repr(value) if len(repr(value)) <= LONGEST else repr(value)[:LONGEST] + "..."
+        raise UserError(f"{name} must be {expected}, not {shown}") from None
 
 
 def make(values: dict[str, Any], where: str = "the configuration") -> Config:
@@ -236,6 +241,8 @@ def read(path: Path) -> dict[str, Any]:
         return parse(path.read_text(), str(path))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def to_toml(config: Config) -> str:

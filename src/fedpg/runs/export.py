@@ -14,19 +14,19 @@ from fedpg.runs.policy import Spec, TrainedPolicy
 CARD = """---
 library_name: fedpg
 tags:
-- {env}
+- {quoted_env}
 - reinforcement-learning
 - federated-learning
 - fedpg
 model-index:
-- name: {algorithm}
+- name: {quoted_algorithm}
   results:
   - task:
       type: reinforcement-learning
       name: reinforcement-learning
     dataset:
-      name: {env}
-      type: {env}
+      name: {quoted_env}
+      type: {quoted_env}
     metrics:
     - type: mean_reward
       value: {reward}
@@ -36,7 +36,7 @@ model-index:
 
 # {algorithm} on {env}
 
-{what} It was trained with fedpg {version} for {round} rounds; no trajectory left its agent.
+{what} It was trained with fedpg {version} for {round} rounds; {moved}.
 
 | | |
 |---|---|
@@ -111,12 +111,16 @@ def card(spec: Spec, folder: str, reward: tuple[float, float, str] | None = None
         value, measured = f"{spec.returns[0]:.2f}", "last evaluation of the run, mean over agents"
     what = f"One policy for {agents} different environments." if not spec.personal else f"The policy of agent {spec.agent} of {agents}."
     dtype = "int64" if spec.observation[0].kind == "discrete" else "float32"
+    env, algorithm = (Path(name).name if ".py:" in name else name for name in (config.env, config.algorithm))
     return CARD.format(
-        env=Path(config.env).name if ".py:" in config.env else config.env,
-        algorithm=config.algorithm,
+        env=env,
+        algorithm=algorithm,
+        quoted_env=json.dumps(env),  # a string of JSON is one of YAML
+        quoted_algorithm=json.dumps(algorithm),
         reward=value,
         measured=measured,
         what=what,
+        moved="the trajectories of all agents were in one place" if config.algorithm == "pooled" else "no trajectory left its agent",
         version=spec.made_with.get("fedpg") or "",
         round=spec.round,
         agents=agents,

@@ -133,9 +133,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a file of JSON lines; a last line cut off by a crash is left out. Empty if there is no file.
 
     Raises:
-        UserError: if another line is damaged.
+        UserError: if another line is damaged, or the file cannot be read.
     """
-    rows, lines = [], path.read_bytes().splitlines() if path.exists() else []
+    try:
+        rows, lines = [], path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line, parse_constant=_refuse)
@@ -163,7 +166,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         found = None
-    require(isinstance(found, dict), f"{path} is missing or damaged: restore it from a copy, or write {{}} into it")
+    sound = isinstance(found, dict) and isinstance(found.get("resumed", []), list)
+    require(sound, f"{path} is missing or damaged: restore it from a copy, or write {{}} into it")
     return found
 
 

@@ -52,12 +52,14 @@ def read(path: Path) -> list[dict[str, Any]]:
         UserError: if a line is damaged, or of something else.
     """
     rows = read_lines(path)
+    lists = [{name: values for name, values in row.items() if name.endswith("_per_seed")} for row in rows]
     try:
         checked = msgspec.convert(rows, list[Row])
+        msgspec.convert(lists, list[dict[str, list[float | None]]])
     except msgspec.ValidationError as error:
         raise UserError(f"{path} is damaged, or not of this version of fedpg: {error}") from None
-    sizes = {(len(row.return_per_seed), len(row.return_worst_per_seed), len(row.return_per_agent)) for row in checked}
-    require(len(sizes) <= 1, f"{path} is damaged: its lines have different numbers of seeds or agents")
+    seeds, agents = {len(values) for row in lists for values in row.values()}, {len(row.return_per_agent) for row in checked}
+    require(len(seeds) <= 1 and len(agents) <= 1, f"{path} is damaged: its lines have different numbers of seeds or agents")
     return rows
 
 

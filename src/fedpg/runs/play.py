@@ -150,12 +150,18 @@ def play(
         for i in which:
             one = file.one(seed, i)
             policies.append(TrainedPolicy(one.spec, one.arrays))
-        actors.append(Actor(f"{Path(path).name}: {config_of(file.spec).algorithm}, round {file.spec.round}", policies))
+        actors.append(Actor(_title(Path(path).name, file.spec), policies))
     make = scenes(first, which, episode)
     length = steps or int(config_of(first).horizon)
     frames = film(actors, [make() for _ in actors], which, length, deterministic)
     written = [video.write_mp4(frames, out.with_suffix(".mp4"), FPS)]
     return [*written, video.write_gif(frames, out.with_suffix(".gif"), FPS)] if gif else written
+
+
+def _title(folder: str, spec: Spec) -> str:
+    """What a row is called: its folder, its algorithm (once, if the folder is named after it), and its round."""
+    algorithm = config_of(spec).algorithm
+    return ", ".join(dict.fromkeys([folder, algorithm, f"round {spec.round}"]))
 
 
 def _untrained(spec: Spec, count: int) -> Actor:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedpg.errors import UserError, require
+from fedpg.errors import UserError, one_line, require
 from fedpg.runs import checkpoint
 from fedpg.runs.folder import write_atomically
 from fedpg.runs.policy_spec import FORMAT, PER_STATE, TABLES, SpaceSpec, Spec, require_sound
@@ -71,13 +71,17 @@ def find(path: Path | str) -> Path:
         UserError: if there is none.
     """
     path = Path(path)
-    require(path.exists(), f"no run and no policy at {path}")
-    if path.is_file():
-        return path.with_name(FILE) if path.name == SPEC else path
-    for candidate in (path / FILE, path / "policy" / FILE):
-        if candidate.is_file():
-            return candidate
-    if (path / "config.toml").exists():
+    try:
+        require(path.exists(), f"no run and no policy at {path}")
+        if path.is_file():
+            return path.with_name(FILE) if path.name == SPEC else path
+        for candidate in (path / FILE, path / "policy" / FILE):
+            if candidate.is_file():
+                return candidate
+        run = (path / "config.toml").exists()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    if run:
         raise UserError(f"the run {path} has no policy yet: fedpg train --resume --out {path} writes it")
     raise UserError(f"{path} is neither a run folder nor an exported policy: it holds no {FILE}")
 
@@ -94,7 +98,7 @@ def read(path: Path | str) -> PolicyFile:
     try:
         spec = msgspec.convert(about, Spec)
     except msgspec.ValidationError as error:
-        raise UserError(f"the policy file {found} is damaged: {error}") from None
+        raise UserError(f"the policy file {found} is damaged: {one_line(str(error))}") from None
     require_sound(found, spec, arrays)
     return PolicyFile(found, spec, arrays)
 

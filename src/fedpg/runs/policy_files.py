@@ -14,7 +14,7 @@ from fedpg import envs, policies, trees
 from fedpg.envs.base import Discrete, Space
 from fedpg.envs.python_host import PythonHost
 from fedpg.envs.spaces import View, shape_of
-from fedpg.errors import UserError, require
+from fedpg.errors import UserError, one_line, require
 from fedpg.policies import distributions
 from fedpg.policies.base import Policy
 from fedpg.policies.critic import Judged
@@ -140,7 +140,7 @@ def config_of(spec: Spec) -> Config:
     try:
         return msgspec.convert(spec.config, Config)
     except msgspec.ValidationError as error:
-        raise UserError(f"the configuration in this policy file is damaged: {error}") from None
+        raise UserError(f"the configuration in this policy file is damaged: {one_line(str(error))}") from None
 
 
 def policy_of(spec: Spec, environment: Any) -> Policy:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from fedpg.errors import require
+from fedpg.errors import one_line, require
 
 FORMAT = "fedpg-policy-1"
 TABLES = {"softmax": "logits", "direct": "probabilities"}
@@ -18,7 +18,7 @@ PER_STATE = ("gaussian-state", "tanh-gaussian")
 NETWORKS = ("categorical", "gaussian", *PER_STATE)
 AXES = ((), ("seed",), ("seed", "agent"))
 """The leading axes that the arrays of a file may have."""
-MOST_AGENTS = 10**6
+MOST_AGENTS = 10**6  # as in `fedpg.runs.config`, which this file must not need
 NUMBERS = "biuf"
 """NumPy's kinds of the numbers of a space."""
 
@@ -37,7 +37,7 @@ class SpaceSpec:
 
     kind: Literal["discrete", "box"]
     n: Count = 0
-    start: int = 0
+    start: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
     shape: tuple[Count, ...] = ()
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
@@ -102,6 +102,8 @@ def require_sound(path: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> None
     check(isinstance(agents, int) and 0 < agents <= MOST_AGENTS, f"its configuration has no number of agents from 1 to {MOST_AGENTS}")
     check(spec.axes in AXES and len(spec.returns) == len(spec.seeds), "its seeds, returns and axes do not fit together")
     check("seed" in spec.axes or len(spec.seeds) == 1, "it has several seeds, and its arrays have one")
+    whose = "agent" in spec.axes or 0 <= spec.agent < agents if spec.personal else "agent" not in spec.axes
+    check(whose, "it does not say whose policy it is")
     for space in (*spec.observation, *spec.action):
         check(_is_sound(space), "a space of its spec cannot be")
     check(
@@ -116,7 +118,7 @@ def require_sound(path: Path, spec: Spec, arrays: dict[str, np.ndarray]) -> None
     if ":" in spec.policy:  # only the user's function knows what it needs
         return
     expected = shapes(spec, arrays, len(lead))
-    check(bool(expected) and set(arrays) == set(expected), f"its arrays do not make a {spec.policy} policy")
+    check(bool(expected) and set(arrays) == set(expected), f"its arrays do not make a {one_line(spec.policy)} policy")
     for name, shape in expected.items():
         array = arrays[name]
         check(array.dtype.kind == "f", f"{name} holds {array.dtype}, not floating-point numbers")

@@ -9,9 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
+import msgspec
 import numpy as np
 
 from fedpg import cache, named_arrays
@@ -100,6 +101,14 @@ class Saved(NamedTuple):
 
     state: SeedState
     costs: Costs
+
+
+class Position(msgspec.Struct):
+    """Where a checkpoint is: rounds done, and at the last evaluation, and seconds of training."""
+
+    round: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    evaluated: Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
+    seconds: float
 
 
 class _Loop:
@@ -245,7 +254,7 @@ class _Loop:
         self.progress.happened(event)
 
     def _save(self) -> None:
-        about = {"round": self.round, "evaluated": self.evaluated, "seconds": self.seconds}
+        about = msgspec.to_builtins(Position(self.round, self.evaluated, self.seconds))
         checkpoint.write(self.folder.checkpoint, named_arrays.flatten(Saved(self.state.rows, self.costs)), about)
         self.saved = time.monotonic()
         self.send(self.rows)
@@ -255,11 +264,18 @@ class _Loop:
         if not self.folder.checkpoint.exists():
             return False
         arrays, about = checkpoint.read(self.folder.checkpoint)
+        try:
+            at = msgspec.convert(about, Position)
+        except msgspec.ValidationError as error:
+            raise UserError(f"the checkpoint {self.folder.checkpoint} is of something else: {one_line(str(error))}") from None
         rows, self.costs = named_arrays.unflatten(Saved(self.blank.rows, self.costs), arrays)
-        self.state = self.blank._replace(round=self.blank.round + about["round"], rows=rows)
-        self.evaluated, self.seconds = about["evaluated"], about["seconds"]
+        self.state = self.blank._replace(round=self.blank.round + at.round, rows=rows)
+        self.evaluated, self.seconds = at.evaluated, at.seconds
         # Lines that were written after the checkpoint will be written again.
-        metrics.read(self.folder.metrics)  # refuses a foreign file before anything is dropped from it
+        kept = metrics.read(self.folder.metrics)  # refuses a foreign file before anything is dropped from it
+        whole = any(row["round"] == self.evaluated for row in kept)
+        damaged = f"{self.folder.metrics} is damaged: it has no line for round {self.evaluated}, where the checkpoint is from"
+        require(whole, f"{damaged}; restore it from a copy, or give another --out to start again")
         self.rows = keep_lines(self.folder.metrics, lambda row: row["round"] <= self.evaluated)
         last = {"training": self.round - 1, "evaluation": self.evaluated}
         events = keep_lines(self.folder.events, lambda event: event["round"] <= last.get(event["during"], self.round))

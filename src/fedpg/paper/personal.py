@@ -1,0 +1,198 @@
+"""A head of one's own: agents that share all layers but the last, beside agents that learn alone, at equal numbers of trajectories.
+
+The tasks, budgets, scores and seeds are those of `arena`. REINFORCE alone and with common params says what a score of 1 is. The
+actor-critic draws as many trajectories, horizon by horizon, and stops when its budget is spent.
+
+Unseen agents of CartPole fit a last layer to the layers of a trained federation, with a quarter of the steps of agents that learn alone.
+"""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpg import policies, trees
+from fedpg.algorithms import make as make_algorithm
+from fedpg.algorithms.local_only import local_only
+from fedpg.algorithms.personal import deploy_own, keep_own
+from fedpg.learners.actor_critic import Settings
+from fedpg.paper import arena, verdict
+from fedpg.paper.arena import CARTPOLE, FINITE, PARTS, Played, Scored, mean_score
+from fedpg.paper.jobs import cached
+from fedpg.paper.method import METHODS
+from fedpg.paper.results import Figure, Plot, Result, Row, Tell, over_seeds, row, select
+from fedpg.paper.task import Task
+from fedpg.problem import actor_critic
+from fedpg.rounds import HEALTHY
+from fedpg.runs import evaluation, heads
+from fedpg.runs.config import Config
+from fedpg.runs.policy_files import config_of
+from fedpg.runs.setup import make_problem, resolve
+from fedpg.runs.training import train
+from fedpg.simulate import simulator
+
+TITLE = "Personal heads beside local-only, and what an unseen agent needs"
+COMMON = ("PAvg", "heavy ball", "FedAvg-M", "SCAFFOLD", "pooled")
+"""The best of these, at any step-size, is a score of 1."""
+ALONE = "local only"
+PPO = {"PPO, personal heads": ("pavg", True), "PPO, local only": ("local-only", False), "FedAvg-PPO": ("pavg", False)}
+"""Algorithm, and whether the last layer is every agent's own."""
+ETAS = (0.003, 0.01, 0.03)
+"""Adam's step-sizes."""
+SETTINGS = Settings(schedule="constant", critic=(16,))
+POLICY = (16,)
+"""Hidden layers on finite MDPs; on CartPole the policy is that of all methods."""
+UNSEEN = {
+    "env": "cartpole", "heterogeneity": 1.0, "learner": "actor-critic", "algorithm": "pavg", "personal": "heads",
+    "normalise_observations": "off", "eval_episodes": 4,
+}  # fmt: skip
+QUARTER, ROOT = 4, 300
+
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {"budgets": {FINITE.name: 64}, "tuning": 2, "seeds": 3, "rounds": 4, "unseen_seeds": 2, "unseen": 2},
+    "full": {"budgets": {FINITE.name: 480, CARTPOLE.name: 1920}, "tuning": 4, "seeds": 16, "rounds": 100, "unseen_seeds": 10, "unseen": 5},
+}
+
+
+def learn(name: str, task: Task, budget: int, seeds: int) -> dict[str, Played]:
+    """An actor-critic at every step-size on `seeds` seeds of each part of a task, with at most `budget` trajectories per agent."""
+    algorithm, own_heads = PPO[name]
+    federation, parts = task.federation(), PARTS[task.name]
+    environment, lanes = federation.environment, task.local_steps * task.batch
+    finite = task.name == FINITE.name
+    policy = policies.make("categorical", environment, hidden=POLICY if finite else None, critic=SETTINGS.critic)
+    problem = actor_critic(
+        federation, policy, SETTINGS, horizon=task.horizon, discount=task.discount, rollout_steps=task.horizon, lanes=lanes,
+        eval_episodes=task.eval_episodes,
+    )  # fmt: skip
+    own = frozenset() if algorithm == "local-only" else frozenset({"critic", "heads"} if own_heads else {"critic"})
+    problem = keep_own(problem, own)
+
+    def make(setting: dict[str, Any]) -> Any:
+        return deploy_own(make_algorithm(algorithm, problem, local_lr=setting["local_lr"]), own)
+
+    sim = simulator(problem, make, federation, seeds=seeds * len(parts), settings={"local_lr": jnp.asarray(ETAS, float)})
+    state = sim.init(jax.random.key(arena.ROOT))
+
+    def worth() -> np.ndarray:
+        scores = sim.evaluate(state)
+        return np.asarray(scores.objective if finite else scores.returns).mean(axis=1)
+
+    start, spent, most, rounds = worth(), 0.0, 0.0, 0
+    # How many episodes end in a round depends on how long they are: a round begins if the costliest so far can be paid.
+    while spent + most <= budget * task.agents:
+        state, info = sim.run(state, 1)
+        cost = max(float(info.local.usage.trajectories.max()), 1.0)
+        spent, most, rounds = spent + cost, max(most, cost) if rounds else cost, rounds + 1
+    final = np.where(np.asarray(state.rows.failed) == HEALTHY, worth(), np.nan)
+    final, start = (values.reshape(-1, seeds, len(parts)) for values in (final, start))
+    return {part: Played(start[0, :, at], final[..., at], spent, rounds) for at, part in enumerate(parts)}
+
+
+def board_of(task: Task, budget: int, tuning: int, seeds: int, tell: Tell) -> tuple[dict[str, dict[str, Scored]], dict[str, Any]]:
+    """Scores of the reported seeds by part and method, and what each method spent."""
+    asked = budget, tuning + seeds
+    played = {}
+    for name in (*COMMON, ALONE):
+        tell(f"{task.name}, {name}", 0.0)
+        key = ("arena", METHODS[name], task, *asked, arena.ETAS[task.name])
+        played[name] = cached(key, lambda n=name: arena.play(METHODS[n], task, *asked))
+    for name in PPO:
+        tell(f"{task.name}, {name}", 0.5)
+        played[name] = cached(("personal", name, task, *asked), lambda n=name: learn(n, task, *asked))
+    board = {}
+    for part in PARTS[task.name]:
+        references = {name: played[name][part] for name in (*COMMON, ALONE)}
+        best = np.max([np.nanmax([*references[name].final, references[name].start], axis=0) for name in COMMON], axis=0)
+        most = float(task.horizon) if part == CARTPOLE.name else best
+        board[part] = arena.score(references, arena.ETAS[task.name], tuning, most)
+        board[part] |= arena.score({name: played[name][part] for name in PPO}, ETAS, tuning, most)
+    return board, {f"{name}, {task.name}": next(iter(parts.values()))[2:] for name, parts in played.items()}
+
+
+def alone(trained: evaluation.Trained, where: evaluation.Place, batches: int) -> np.ndarray:
+    """The returns of unseen agents that learn by themselves from untrained params, (S, N)."""
+    config = config_of(trained.spec)
+    problem = make_problem(config, where.federation, "off", batches)
+    agents = jax.tree.map(jnp.asarray, where.agents)
+    algorithm = local_only(problem, local_lr=config.local_lr)
+    sim = simulator(problem, algorithm, lambda key, seed: trees.take(agents, seed), seeds=len(trained.spec.seeds))
+    state, _ = sim.run(sim.init(jax.random.key(ROOT)), batches)
+    return np.asarray(sim.evaluate(state).deterministic)
+
+
+class Newcomers(NamedTuple):
+    """Returns of unseen agents, mean of each seed: with a head fitted to a trained trunk, and alone; and the steps of each agent."""
+
+    fitted: np.ndarray
+    alone: np.ndarray
+    fitted_steps: int
+    alone_steps: int
+
+
+def newcomers(rounds: int, seeds: int, count: int) -> Newcomers:
+    """A federation of five learns; others fit a head with a quarter of the steps that agents alone have."""
+    config = resolve(Config(**UNSEEN, rounds=rounds, seeds=seeds, seed=ROOT, eval_every=rounds))
+    with tempfile.TemporaryDirectory() as folder:
+        trained = evaluation.read(train(config, out=Path(folder) / "run").folder)
+    where = evaluation.place(trained.spec, agents=count)
+    fit = heads.fit(trained, where, max(1, rounds // QUARTER))
+    scored = evaluation.evaluate(fit.trained, fit.place, episodes=config.eval_episodes, how="deterministic")
+    steps = rounds * config.batch * config.rollout_steps
+    return Newcomers(scored.own().mean((1, 2)), alone(trained, where, rounds).mean(1), fit.steps, steps)
+
+
+def rows_of(found: Newcomers, count: int) -> list[Row]:
+    """The table of the newcomers."""
+    place, fitted, gap = {"task": "unseen CartPoles", "N": count}, "head fitted to a trained trunk", over_seeds(found.fitted - found.alone)
+    judged = verdict.at_least(gap, 0.0)
+    return [
+        row("return", over_seeds(found.fitted), method=fitted, x=float(found.fitted_steps), **place),
+        row("return", over_seeds(found.alone), method="alone", x=float(found.alone_steps), **place),
+        row("return", gap, method=fitted, against="alone", comparison="-", verdict=judged, **place),
+    ]
+
+
+def run(tell: Tell, budgets: dict[str, int], tuning: int, seeds: int, rounds: int, unseen_seeds: int, unseen: int) -> Result:
+    """Runs the experiment.
+
+    Args:
+        budgets: trajectories per agent, by program of `arena`.
+        tuning, seeds: seeds for choosing a step-size, and those that are reported.
+        rounds: of agents alone on unseen CartPoles.
+        unseen_seeds, unseen: seeds there, and unseen agents of each.
+    """
+    board, spent = {}, {}
+    for task in (FINITE, CARTPOLE):
+        if task.name in budgets:
+            parts, costs = board_of(task, budgets[task.name], tuning, seeds, tell)
+            board, spent = board | parts, spent | costs
+    rows = []
+    joint = {name: mean_score([board[part][name].scores for part in board]) for name in next(iter(board.values()))}
+    upper = float(joint[ALONE].high)
+    for name in sorted(joint, key=lambda name: -float(joint[name].mean)):
+        judged = verdict.above(joint[name], upper) if name == "PPO, personal heads" else None
+        rows.append(row("score", joint[name], method=name, task="all tasks", verdict=judged))
+        for part, scored in board.items():
+            own = scored[name]
+            flags = ("edge of the grid",) if own.edge else ()
+            rows.append(row("score", mean_score([own.scores]), method=name, task=part, eta=own.eta, ratio=own.ratio, flags=flags))
+    tell("unseen agents", 0.9)
+    asked = rounds, unseen_seeds, unseen
+    rows += rows_of(cached(("newcomers", *asked), lambda: newcomers(*asked)), unseen)
+    return Result(
+        rows=rows, settings={"trajectories and rounds": spent, "ppo": dataclasses.asdict(SETTINGS), "etas": ETAS, "unseen": UNSEEN}
+    )
+
+
+def figures(result: Result) -> list[Figure]:
+    """Scores by task."""
+    scores = select(result.rows, quantity="score")
+    tasks = list(dict.fromkeys(each.task for each in scores))
+    look = {"quantity": "score", "names": "method", "series": (), "x_label": "score", "guides": (1.0,)}
+    plots = [Plot(title=task, where={"task": task}, **look) for task in tasks]
+    return [Figure(plots=plots, rows=scores, height=2.2)]
