@@ -110,7 +110,8 @@ def test_cuda_source(scaled: bool, shared: int, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(lanes_cuda.VARIANTS, "score", (4, shared))
     options = lanes_cuda._options("score", layers, scale)
     run = "for (int l = 0; l < job->lanes; l++) { blockIdx.x = l / THREADS; threadIdx.x = l % THREADS; "
-    run = f'extern "C" void run(const Job* job, int which) {{ {run} which == 0 ? rollout(*job) : which == 1 ? score(*job) : log_probs(*job); }} }}'
+    run += "which == 0 ? rollout(*job) : which == 1 ? score(*job) : log_probs(*job); }"
+    run = f'extern "C" void run(const Job* job, int which) {{ {run} }}'
     text = SHIM + lanes_cuda.step_in_c(advance, 4, agent) + lanes_cuda.SOURCE.read_text() + run
     command = ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-x", "c++", "-", *options, "-o", str(tmp_path / "kernels.so")]
     subprocess.run(command, input=text, text=True, check=True)
