@@ -31,7 +31,7 @@ class BenchOptions(benchmarks.Options):
     """Folder for bench.json and bench.png."""
 
 
-BenchOptions.__doc__ = f"{inspect.cleandoc(BenchOptions.__doc__ or str())}\n\nSubjects:\n{WHAT}"
+BenchOptions.__doc__ = f"{inspect.cleandoc(BenchOptions.__doc__ or '')}\n\nSubjects:\n{WHAT}"
 
 
 def bench(options: BenchOptions) -> dict[str, Any]:
