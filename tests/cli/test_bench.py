@@ -49,7 +49,7 @@ def test_json_table_and_picture(monkeypatch, capsys, tmp_path):
 
 def test_mistakes():
     with pytest.raises(UserError, match="subject"):
-        verb.bench(verb.BenchOptions("speed"))
+        verb.bench(verb.BenchOptions(subject="speed"))
     with pytest.raises(UserError, match="3 agents cannot share 64 lanes evenly"):
         benchmarks.measure("mujoco", benchmarks.Options(agents=3))
 

@@ -29,7 +29,7 @@ VERBS = {
     "cert": "the keys of a federation: the server's certificate, and a key pair for every agent",
     "track": "send a run folder to TensorBoard, Weights & Biases or MLflow afterwards",
     "theory": "the theorems' beta, step-sizes and B for given constants",
-    "bench": "speed of training on MuJoCo tasks, as a ratio to the bare engine measured in the same run",
+    "bench": "how fast this machine trains, compiles and starts, beside named peers measured in the same run",
     "doctor": "what is installed, which devices there are, how to install what is missing",
 }
 

@@ -1,6 +1,7 @@
 """`fedpg bench SUBJECT`: how fast this machine trains, beside named peers measured in the same run."""
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +31,7 @@ class BenchOptions(benchmarks.Options):
     """Folder for bench.json and bench.png."""
 
 
-BenchOptions.__doc__ = f"{BenchOptions.__doc__}\n\nSubjects:\n{WHAT}"
+BenchOptions.__doc__ = f"{inspect.cleandoc(BenchOptions.__doc__ or '')}\n\nSubjects:\n{WHAT}"
 
 
 def bench(options: BenchOptions) -> dict[str, Any]:
