@@ -140,7 +140,7 @@ def appendix(result: Result) -> str:
         f"# {result.title}", "",
         f"<!-- Made by benchmarks/write_reproduction.py from docs/data/reproduction/{result.name}.json. -->", "",
         inspect.getdoc(paper.module_of(result.name)) or "", "",
-        f"`fedpg reproduce {result.name} --scale full`, {made['created'][:10]}, on {device.replace('cpu', 'a CPU')}. "
+        f"`fedpg reproduce {result.name} --scale full`, {made['created'][:10]}, on {device.replace('cpu', 'a CPU').replace('NVIDIA H200', 'an NVIDIA H200')}. "
         f"[How to read the tables](index.md). [Data](../../data/reproduction/{result.name}.json).", "",
     ]  # fmt: skip
     for figure in paper.figures(result):

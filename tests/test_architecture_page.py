@@ -47,13 +47,13 @@ def stack_at(name: str, path: Path, run: Any) -> list[tuple[str, str]]:
 
 def test_a_local_step_passes_the_functions_that_the_page_lists():
     federation = fedpg.envs.make("cartpole", agents=2)
-    policy = fedpg.policies.make("categorical", federation.environment)
+    policy = fedpg.policies.make("categorical", federation.environment, hidden=(64, 64))  # smaller ones take gradients/lanes.py
     problem = fedpg.policy_gradient(federation.environment, policy, horizon=3, discount=0.9)
     sim = fedpg.simulator(problem, fedpg.fedsvrpg_m(problem, local_lr=0.1, u0_batches=0), federation)
     state = sim.init(jax.random.key(0))
-    traced = stack_at("_transition", Path(cartpole.__file__), lambda: sim.run(state, 1))
+    traced = stack_at("_advance", Path(cartpole.__file__), lambda: sim.run(state, 1))
     page = listed("One local step of `fedpg train`")
-    assert traced == [*page, ("envs/cartpole.py", "_transition")]
+    assert traced == [*page, ("envs/base.py", "__call__"), ("envs/cartpole.py", "_advance")]
     assert len(page) <= 10
     assert len({file for file, _ in page} | {"policies/mlp.py", "envs/cartpole.py"}) <= 7
 

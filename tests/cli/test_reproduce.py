@@ -71,6 +71,7 @@ def test_the_names_are_a_contract():
         "drift",
         "held-out",
         "held-out-control",
+        "personal",
         "arena",
         "attacks",
         "cartpole",

@@ -7,6 +7,7 @@
 An honest agent draws the same random numbers, and so the same trajectories, as in a federation without attackers.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 
 from fedpg.envs.base import Discrete, Environment, Space, space_size
 from fedpg.envs.host import HostEnvironment
-from fedpg.gradients import batch
+from fedpg.gradients import batch, rollout
 from fedpg.gradients.rollout import Trajectory
 from fedpg.policies.base import Policy
 from fedpg.trees import Params
@@ -58,15 +59,27 @@ def sampler(environment: Environment | HostEnvironment, policy: Policy, horizon:
     """(keys (B,), params, marked agent) -> what the agent reports as its trajectories, leading axis B: `batch.sampler` with attacks."""
     space = environment.action_space
 
-    def reported(keys: jax.Array, params: Params, agent: MarkedAgent) -> Trajectory:
-        def draw(key: jax.Array, n: int) -> tuple[Any, jax.Array]:
-            return policy.draw(key, n), jax.random.uniform(jax.random.fold_in(key, ATTACK_STREAM), (n, space_size(space)))
+    def uniforms(key: jax.Array, n: int) -> jax.Array:
+        return jax.random.uniform(jax.random.fold_in(key, ATTACK_STREAM), (n, space_size(space)))
 
+    def draw(key: jax.Array, n: int) -> tuple[Any, jax.Array]:
+        return policy.draw(key, n), uniforms(key, n)
+
+    def noise(environment: Environment, _: Policy, action_key: jax.Array, step_key: jax.Array, n: int) -> tuple[Any, Any]:
+        own, steps = rollout.noise(environment, policy, action_key, step_key, n)
+        return (own, uniforms(action_key, n)), steps
+
+    def sample(acting: Policy) -> Callable[..., Trajectory]:
+        if isinstance(environment, HostEnvironment):
+            return batch.sampler(environment, acting, horizon)
+        return jax.vmap(functools.partial(rollout.rollout, environment, acting, horizon, noise=noise), (0, None, None))
+
+    def reported(keys: jax.Array, params: Params, agent: MarkedAgent) -> Trajectory:
         def act(noise: tuple[Any, jax.Array], params: Params, observation: jax.Array) -> jax.Array:
             own = policy.act(noise[0], params, observation)
             return jnp.where(agent.attack == RANDOM_ACTION, random_action(space, noise[1]).astype(own.dtype), own)
 
-        tau = batch.sampler(environment, policy._replace(draw=draw, act=act), horizon)(keys, params, agent.constants)
+        tau = sample(policy._replace(draw=draw, act=act))(keys, params, agent.constants)
         shuffle_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ATTACK_STREAM)
         reward = jnp.where(agent.attack == SHUFFLED_REWARD, jax.vmap(shuffled)(shuffle_keys, tau), tau.reward)
         return tau._replace(reward=jnp.where(agent.attack == REWARD_FLIP, -reward, reward))

@@ -1,6 +1,6 @@
 """Rollouts and gradients of many lanes as whole arrays with a last axis of lanes: for a CPU, whose compiler vectorises the last axis.
 
-Arguments and results are those of `fedpg.gradients.lanes_triton`. Nothing here fuses sums over time or over units into what follows:
+Arguments and results are those of `fedpg.gradients.lanes_cuda`. Nothing here fuses sums over time or over units into what follows:
 a barrier keeps the compiler from computing an activation again for every unit that reads it.
 """
 

@@ -1,5 +1,6 @@
 """Rollouts: one trajectory of a policy in the environment of one agent, at most H steps, masked after its end."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -28,8 +29,10 @@ def noise(environment: Environment, policy: Policy, action_key: jax.Array, step_
     return policy.draw(action_key, horizon), environment.draw(step_key, horizon)
 
 
-def rollout(environment: Environment, policy: Policy, horizon: int, key: jax.Array, params: Params, agent: Any) -> Trajectory:
-    """Samples tau ~ p_agent(. | params)."""
+def rollout(
+    environment: Environment, policy: Policy, horizon: int, key: jax.Array, params: Params, agent: Any, *, noise: Callable[..., Any] = noise
+) -> Trajectory:
+    """Samples tau ~ p_agent(. | params), with the randomness that `noise` draws."""
     start_key, action_key, step_key = jax.random.split(key, 3)
     state, observation = environment.reset(start_key, agent)
 
