@@ -4,7 +4,7 @@ A measured number is followed by a comment that names its source:
 
     0.949<!-- attacks: quantity=share left; method=FedPG-BR; heterogeneity=2; mean -->    docs/data/reproduction/attacks.json
     98.6<!-- presets.jsonl: env=cartpole; local_lr=0.0001; return_late_lowest -->         docs/data/presets.jsonl
-    65.8<!-- demo.txt: against local only on unseen environments: better by -->           the number after these words in docs/data/demo.txt
+    50.8<!-- demo.txt: against local only on unseen environments: better by -->           the number after these words in docs/data/demo.txt
     19.5<!-- tests/algorithms/test_calm.py::test_the_table_of_stability -->               a test that checks it
 
 The last part is the field that is shown. Exactly one row must match, unless the field is `min FIELD` or `max FIELD`. Settings are no
