@@ -58,18 +58,18 @@ def draw(data: dict[str, Any]) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from fedpg.report.style import BLACK, PALETTE, VERMILLION
+    from fedpg.report.style import OTHERS, PALETTE, RC, WIDTH
 
-    figure, axes = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
-    for (name, one), colour in zip(data["runs"].items(), (BLACK, VERMILLION), strict=True):
-        seconds, _, returns = zip(*one["curve"], strict=True)
-        axes.plot(seconds, returns, color=PALETTE[colour], marker="o", markersize=3, label=name)
-    axes.axhline(data["goal"], color="0.7", linewidth=1)
-    axes.set(xlabel="seconds since the first evaluation", ylabel="return", title="One of eight agents is ten times slower")
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    for ending in ("svg", "png"):
-        figure.savefig(IMAGE.with_suffix(f".{ending}"), dpi=150)
+    with plt.rc_context(RC):
+        figure, axes = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+        for (name, one), look in zip(data["runs"].items(), OTHERS, strict=False):
+            seconds, _, returns = zip(*one["curve"], strict=True)
+            axes.plot(seconds, returns, color=PALETTE[look.colour], marker=look.marker, label=name)
+        axes.axhline(data["goal"], color=PALETTE[-1], linestyle="--", linewidth=1, label=f"a return of {data['goal']:.1f}")
+        axes.set(xlabel="seconds since the first evaluation", ylabel="return", title="one of eight agents is ten times slower")
+        axes.legend(loc="lower right")
+        for ending in ("svg", "png"):
+            figure.savefig(IMAGE.with_suffix(f".{ending}"), dpi=200, metadata={"Date": None} if ending == "svg" else None)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ GRIDS = {
     "fast-fedpg": STEPS,
     "mfpo": (0.0003, *STEPS[:3]),
     "fedavg-m": STEPS,
+    "fedkl": (*STEPS[:2], 0.01, 0.03),
     "nharpg": (0.01, 0.03, 0.1, 0.3),  # lengths of a step
 }
 

@@ -8,33 +8,32 @@ A measured number is followed by a comment that names its source:
     19.5<!-- tests/algorithms/test_calm.py::test_the_table_of_stability -->               a test that checks it
 
 The last part is the field that is shown. Exactly one row must match, unless the field is `min FIELD` or `max FIELD`. Settings are no
-measurements: they stand after their name (beta 0.2) or are written as code (`0.2`). Tables of presets.md name
-their data file and how a cell is written; see `wrong_cells`. benchmarks/write_reproduction.py makes the tables of its pages.
+measurements: they stand after their name (beta 0.2) or are written as code (`0.2`). For tables see test_prose_tables.py.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import runpy
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-from helpers.pages import hand_written
+from helpers.pages import ROOT, hand_written
+from helpers.sources import DATA, HIDDEN, SOURCED, is_test, values
 
-ROOT = Path(__file__).parents[1]
-DATA = ROOT / "docs" / "data"
-WRITER = runpy.run_path(str(ROOT / "benchmarks" / "write_reproduction.py"))
 PAGES = hand_written()
-COMMENT = r"<!-- (?P<source>[^>]+?) -->"
-SOURCED = re.compile(rf"(?P<number>-?\d+(?:\.\d+)?)(?P<percent> ?%)?{COMMENT}")
 NUMBER = re.compile(r"(?<![\w.^/-])-?\d+\.\d+(?!\w|\.\d)|(?<![\w.^/-])\d+(?= ?%)")
-NOT_PROSE = re.compile(
-    r"```.*?```|<!-- [a-z0-9-]+: [^>]*? -->\n.*?<!-- end -->|^(?: {4}|\|)[^\n]*$|`[^`\n]*`|\]\([^)\n]*\)", re.DOTALL | re.MULTILINE
+CELL = re.compile(r"(?<=\|) *(?:(?:\\\||[^|\s])+ +){4,}(?:\\\||[^|\s])+ *(?=\|)")
+"""A cell of a table that is prose: of five words or more."""
+WHOLE = re.compile(
+    r"\b(?:(?:ends?|ended|rests?|settles?|arrives?) (?:at|with|near|above|below)"
+    r"|(?:better|worse|lower|higher|less|more|gains?|los\w+|wins?) (?:by|in)"
+    r"|(?<!to )(?<!than )a return of|(?<!at )a J of)(?: about| around| J =)? -?\d[\d,]*(?!\w|\.\d|\s*%)"
+    r"|\b\d[\d,]* (?:thousand |million |billion )?times (?:as|faster|slower|smaller|larger|longer|shorter|fewer|more|less)\b"
+    r"|\b\d[\d,]* of (?:the |all )?\d[\d,]* (?:\w+ )?(?:seeds|runs|tasks|cells|pairs|pages|settings)\b|\bfactor of \d[\d,]*"
+    r"|\b\d[\d,]* (?:environment )?(?:steps|trajectories|rounds|lanes) (?:a|per) second\b"
 )
-"""Fenced code, tables of write_reproduction.py, indented code, other tables, inline code, addresses."""
+"""Whole numbers that are results wherever they stand: what a run ends at, by how much, how many times, how many of how many, how fast."""
 RESULT = re.compile(
     r"\b(?:CALM|PAvg|FedSVRPG-M|FedHAPG-M|SCAFFOLD|MFPO|FedAvg-M|FedProx|FedKL|FedPG-BR|N-HARPG|[Hh]eavy ball|FAPI|FedNPG|returns?|J|ess|"
     r"better|worse|faster|slower|ahead|behind|below|above|reach\w*|ends?|ended|gain\w*|measured|interval|seeds?|against)\b|±"
@@ -46,27 +45,13 @@ SETTING = re.compile(
 """What stands before the value of a setting, or before a number of a list of values."""
 
 
-@cache
-def rows(source: str) -> list:
-    """The rows of a data file: `arena` is a result of fedpg reproduce, `presets.jsonl` a file of lines."""
-    if source.endswith(".jsonl"):
-        return [json.loads(line) for line in (DATA / source).read_text().splitlines()]
-    return WRITER["load"](DATA / "reproduction" / f"{source}.json")
-
-
-def values(source: str) -> list[float]:
-    """The numbers that a comment FILE: FIELD=VALUE; ...; FIELD refers to."""
-    name, _, rest = source.partition(": ")
-    if name.endswith(".txt"):
-        return [float(number) for number in re.findall(re.escape(rest) + r" (-?\d+(?:\.\d+)?)", (DATA / name).read_text())]
-    *conditions, shown = [part.strip() for part in rest.split(";")]
-    which, _, field = shown.rpartition(" ")
-    if name.endswith(".jsonl"):
-        pairs = [condition.split("=", 1) for condition in conditions]
-        found = [row[field] for row in rows(name) if all(str(row.get(key)) == value for key, value in pairs)]
-    else:
-        found = [getattr(row, field) for row in WRITER["selected"](rows(name), conditions)]
-    return [{"min": min, "max": max}[which](found)] if which and found else found
+def as_written(value: float, number: str, percent: bool) -> str:
+    """A value with as many digits, and in the form, of a number of a page."""
+    value, mantissa = value * (100 if percent else 1), number.partition("e")[0]
+    decimals = len(mantissa.partition(".")[2])
+    if "e" in number:
+        return re.sub(r"e([+-])0*(\d)", lambda match: f"e{match[1].strip('+')}{match[2]}", f"{value:.{decimals}e}")
+    return f"{value:{',' if ',' in number else ''}.{decimals}f}"
 
 
 def wrong_numbers(text: str) -> list[str]:
@@ -75,23 +60,20 @@ def wrong_numbers(text: str) -> list[str]:
     for match in SOURCED.finditer(text):
         number, source = match["number"], match["source"]
         if source.startswith("tests/"):
-            path, _, test = source.partition("::")
-            if not (ROOT / path).is_file() or f"def {test}(" not in (ROOT / path).read_text():
-                wrong.append(f"{number}: there is no {source}")
+            wrong += [] if is_test(source) else [f"{number}: there is no {source}"]
             continue
-        found = values(source)
-        decimals = len(number.partition(".")[2])
-        said = [f"{value * (100 if match['percent'] else 1):.{decimals}f}" for value in found]
+        said = [as_written(value, number, bool(match["percent"])) for value in values(source)]
         if said != [number]:
             wrong.append(f"{number}: {source} says {', '.join(said) or 'nothing'}")
     return wrong
 
 
 def unsourced_numbers(text: str) -> list[str]:
-    """Decimals and percentages of prose near a word of results, with what stands around them, that are no settings and have no source."""
-    prose = SOURCED.sub("", text)
-    prose = NOT_PROSE.sub(lambda match: "`" if match[0].startswith("`") and not match[0].startswith("```") else "\n", prose)
-    found = []
+    """Numbers of results without a source, with their neighbours: decimals and percentages near a word of results, and `WHOLE` ones."""
+    text = HIDDEN.sub("\n", SOURCED.sub("", text))
+    prose = "\n\n".join([re.sub(r"^\|.*$", "\n", text, flags=re.MULTILINE), *CELL.findall(text)])
+    prose = re.sub(r"`[^`\n]*`|\]\([^)\n]*\)", "`", prose)
+    found = [match[0].replace("\n", " ") for match in WHOLE.finditer(prose)]
     for match in NUMBER.finditer(prose):
         before, after = prose[: match.start()].split("\n\n")[-1], prose[match.end() :].split("\n\n")[0]
         if SETTING.search(before[-90:]) or re.match(r" ?% (?:confidence )?interval", after):
@@ -106,43 +88,6 @@ def test_measured_numbers_have_sources_and_agree_with_them(page):
     text = (ROOT / page).read_text()
     assert wrong_numbers(text) == []
     assert unsourced_numbers(text) == [], "source the number, write a setting as `code`, or leave it out"
-
-
-def wrong_cells(text: str) -> list[str]:
-    """What disagrees in tables that are preceded by a comment FILE.jsonl: env=ENV: TEMPLATE of a cell, one line each.
-
-    A line of the table is an algorithm, or an algorithm and an option, then its baseline if there is such a column; a column is a local-lr.
-    """
-    wrong = []
-    for name, env, template, table in re.findall(r"^<!-- (\S+\.jsonl): env=(\S+): (.+?) -->\n\n((?:\|.*\n)+)", text, re.MULTILINE):
-        head, _, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-        for line in lines:
-            algorithm, _, option = line[0].partition(", ")
-            wanted = {"env": env, "algorithm": algorithm, "algorithm_option": [option] if option else []}
-            wanted |= {"baseline": line[1]} if head[1] == "baseline" else {}
-            for local_lr, cell in zip(head, line, strict=True):
-                if re.fullmatch(r"[\d.]+", local_lr) and cell != "not run":
-                    keys = wanted | {"local_lr": float(local_lr)}
-                    found = [
-                        template.format(**row) for row in rows(name) if all(row.get(key, value) == value for key, value in keys.items())
-                    ]
-                    wrong += [] if found == [cell] else [f"{env}, {line[0]}, {local_lr}: {cell}, but {name} says {found}"]
-    return wrong
-
-
-def test_tables_of_presets_hold_what_the_data_say():
-    text = (ROOT / "docs" / "reference" / "presets.md").read_text()
-    assert text.count(".jsonl: env=") == 3
-    assert wrong_cells(text) == []
-    assert len(wrong_cells(text.replace("64, 98.6 |", "64, 98.5 |"))) == 1
-
-
-def test_the_table_of_the_demo_is_that_of_its_output():
-    """docs/start/when-it-pays.md shows the first columns of docs/data/demo.txt."""
-    shown = [[cell.strip() for cell in line.split("│")[1:5]] for line in (DATA / "demo.txt").read_text().splitlines() if line[0:1] == "│"]
-    page = (ROOT / "docs" / "start" / "when-it-pays.md").read_text()
-    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.split("| own 8")[1].split("\n\n")[0].splitlines()[2:]]
-    assert [row[1:] for row in table] == [row[1:] for row in shown]
 
 
 def test_the_costs_of_a_round_are_those_that_were_measured():
@@ -170,6 +115,9 @@ def test_a_wrong_number_is_found():
         ("CALM needs 45 % of its trajectories.", 1),
         ("J is 7.1 ± 0.2 at beta 0.5.", 2),
         ("With beta 0.2 and eta = 0.05, 0.1 and 0.3 PAvg is ahead.", 0),
+        ("It ends at 1111 there, 3 times faster, with 12 of 32 seeds and a return of 49.", 4),
+        ("It stops before a return of at least `95`, in 2 of 3 rounds.", 0),
+        ("| method | note |\n|---|---|\n| PAvg | after five rounds it ends at 45.2 or so |\n", 1),
         ("PAvg ends at `0.003`, with a 95 % interval.", 0),
         ("PAvg\n\n    J = 3.5\n\n| PAvg | 3.5 |\n", 0),
         ("PAvg ends at 19.79<!-- drift: x=1; mean -->.", 0),

@@ -43,6 +43,10 @@ STYLES = {
     "fedprox": Style(ORANGE, "s", 1),
     "fedkl": Style(PURPLE, "p", 1),
     "heavy-ball": Style(PURPLE, "v"),
+    "fedavg-ppo": Style(BLACK, "p", 1),
+    "scaffold-ppo": Style(GREEN, "P", 1),
+    "calm-ppo": Style(VERMILLION, "s", 1),
+    "ppo": Style(BLUE, "o"),
     "published": Style(BLACK, "*", 2),
     "promised slope": Style(GREY, "", 1),
 }
