@@ -34,7 +34,7 @@ OURS = {
     ALONE: {"algorithm": "local-only"},
     POOLED: {"algorithm": "pooled"},
 }
-"""Configurations of ours, besides what a task says. CALM's beta was the best of 0.5 and 1 on other seeds: docs/data/learner_presets.jsonl."""
+"""Configurations of ours, besides what a task says. CALM's beta was chosen on other seeds: docs/data/learner_presets.jsonl."""
 SB3_POOLED, SB3_ALONE = "SB3 PPO, pooled", "SB3 PPO, alone"
 THEIRS = (SB3_POOLED, SB3_ALONE)
 ROOT, UNSEEN_EPISODES = 300, 2
