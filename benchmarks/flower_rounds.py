@@ -33,7 +33,7 @@ from helpers.real import federation  # noqa: E402
 WIDTHS = {"5 thousand": 121, "1 million": 31_217}
 """Numbers in an observation that give the policy, a 32x32 network, as many params."""
 AGENTS = (2, 5)
-ROUNDS = 9
+ROUNDS = 6
 
 
 def bare(agents: int, size: int) -> list[float]:
