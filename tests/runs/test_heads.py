@@ -20,7 +20,7 @@ from fedpg.problem import actor_critic
 from fedpg.runs import evaluation, heads
 from fedpg.runs.policy_files import names
 from helpers.compare import assert_trees_close, largest_difference
-from helpers.policies import written
+from helpers.policies import balancing, written
 from helpers.slide import TRACED, widths
 
 SMALL = {"env": "cartpole", "agents": 2, "heterogeneity": 1.0, "algorithm": "pavg", "personal": "heads", "rounds": 1, "seeds": 2}
@@ -79,15 +79,6 @@ def test_the_critic_learns_alone_on_the_first_batches():
         assert (largest_difference(*heads_of) > 0) == (batch == 2)
         assert largest_difference(after.critic, params.critic) > 0
         params = after
-
-
-def balancing(sign):
-    """Params of a policy for CartPole that pushes towards the side to which the pole falls, or with sign -1 away from it."""
-    lean = np.zeros((4, 4), np.float32)
-    lean[2:, 0] = 1.0  # angle and angular velocity, into the first hidden unit
-    choice = np.zeros((4, 2), np.float32)
-    choice[0] = -sign, sign
-    return {"layers": [{"matrix": lean, "bias": np.zeros(4, np.float32)}, {"matrix": 5 * choice, "bias": np.zeros(2, np.float32)}]}
 
 
 def made(trained, signs):
