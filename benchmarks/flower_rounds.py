@@ -1,7 +1,7 @@
 """What a round costs beside a bare Flower round of the same bytes: `python benchmarks/flower_rounds.py`, on a quiet machine.
 
-The peer is benchmarks/bare_flower, which sends bytes to every node and back and polls as often as we do. Both run on this
-machine without TLS, one after the other, for every size and number of agents: first the peer, then ours, then the peer again.
+The peer is benchmarks/bare_flower, which sends bytes to every node and back. Its server app polls as often as ours; its nodes are
+Flower's SuperNodes, which poll every 3 seconds. Both run on this machine without TLS, one after the other, for every size and number of agents: first the peer, then ours, then the peer again.
 A round of ours is the time between two checkpoints: sending, the agents' local updates in JAX, checks, aggregation, saving.
 The first round, in which programs are compiled, is left out of both. Writes docs/data/flower_rounds.json and, from it, the table
 of docs/explanation/federation.md.
@@ -33,7 +33,7 @@ from helpers.real import federation  # noqa: E402
 WIDTHS = {"5 thousand": 121, "1 million": 31_217}
 """Numbers in an observation that give the policy, a 32x32 network, as many params."""
 AGENTS = (2, 5)
-ROUNDS = 9
+ROUNDS = 6
 
 
 def bare(agents: int, size: int) -> list[float]:

@@ -71,17 +71,27 @@ def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
 
     monkeypatch.setattr(peers, "trial", fake)
     monkeypatch.setattr(sb3, "installed", lambda: False)
-    sizes = peers.SCALES["full"] | {"tasks": (peers.SPEED, HOPPER), "seeds": 3, "speed": 0, "processes": 1}
+    sizes = peers.SCALES["full"] | {"tasks": (peers.PHYSICS, HOPPER), "seeds": 3, "together": 2, "speed": 0, "processes": 1}
     result = peers.run(lambda what, share: None, **sizes)
-    varied = [(peers.SPEED.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
-    alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, CALM, POOLED) for seeds, first in ((2, 0), (1, 2))]
+    varied = [(peers.PHYSICS.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
+    alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, POOLED) for seeds, first in ((2, 0), (1, 2))]
     assert asked == varied + alike
-    assert len(select(result.rows, comparison="-")) == 3
+    assert len(select(result.rows, comparison="-")) == 2
+
+
+def test_a_task_may_have_more_steps_and_settings_of_its_own():
+    """As many rounds as the steps need; the pooled learner may have other lanes than the agents."""
+    rounds = {task: config_of(task, SIZE, 1, 0, algorithm="pavg").rounds for task in (peers.CHEETAH, peers.MILLION)}
+    assert rounds[peers.MILLION] == 2 * rounds[peers.CHEETAH]
+    fed, pooled = (config_of(HOPPER, SIZE, 1, 0, **peers.OURS[name]) for name in (FEDAVG, POOLED))
+    assert (fed.rollout_steps, pooled.rollout_steps, pooled.batch) == (64, 128, 4)
+    lanes = config_of(peers.PHYSICS, SIZE, 1, 0, **peers.OURS[CALM])
+    assert (lanes.batch, lanes.rollout_steps, lanes.learner_option["minibatch"], lanes.beta) == (16, 32, 32, 0.5)
 
 
 def test_only_agents_that_are_alike_share_a_critic():
     of = {(task.name, name): config_of(task, SIZE, 1, 0, **peers.OURS[name]).share for task in (HOPPER, peers.SPEED) for name in peers.OURS}
-    assert {method for (task, method), share in of.items() if share == "critic"} == {FEDAVG, "SCAFFOLD-PPO", CALM}
+    assert {method for (task, method), share in of.items() if share == "critic"} == {FEDAVG, peers.SCAFFOLD, CALM}
     assert {task for (task, _), share in of.items() if share == "critic"} == {HOPPER.name}
 
 

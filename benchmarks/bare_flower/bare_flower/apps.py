@@ -1,4 +1,4 @@
-"""Bytes to every node and back, as fast as Flower does it: the same polling as ours."""
+"""Bytes to every node and back, as fast as Flower does it: its server app polls as ours does."""
 
 import json
 import random
