@@ -58,3 +58,12 @@ def observations(problem: Problem, count: int = 1000) -> np.ndarray:
     if hasattr(space, "n"):
         return generator.integers(space.n, size=count)
     return generator.normal(scale=3.0, size=(count, *space.shape)).astype(np.float32)
+
+
+def balancing(sign):
+    """Params of a policy for CartPole that pushes towards the side to which the pole falls, or with sign -1 away from it."""
+    lean = np.zeros((4, 4), np.float32)
+    lean[2:, 0] = 1.0  # angle and angular velocity, into the first hidden unit
+    choice = np.zeros((4, 2), np.float32)
+    choice[0] = -sign, sign
+    return {"layers": [{"matrix": lean, "bias": np.zeros(4, np.float32)}, {"matrix": 5 * choice, "bias": np.zeros(2, np.float32)}]}

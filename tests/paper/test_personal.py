@@ -24,7 +24,7 @@ def run_with(monkeypatch, heads):
 
     monkeypatch.setattr(arena, "play", lambda method, task, *asked: made_up(method.name, 12))
     monkeypatch.setattr(personal, "learn", lambda name, task, *asked: made_up(name, len(personal.ETAS)))
-    new = personal.Newcomers(np.array([3.0, 5.0]), np.array([2.0, 2.0]), 1, 4)
+    new = personal.Newcomers(np.array([1.0, 3.0]), np.array([3.0, 5.0]), np.array([2.0, 2.0]), 1, 4)
     monkeypatch.setattr(personal, "newcomers", lambda *asked: new)
     return personal.run(lambda what, share: None, **SIZES)
 
@@ -45,9 +45,10 @@ def test_one_is_the_best_of_the_methods_with_common_params_and_reinforce(monkeyp
     assert scores["PAvg"].mean == pytest.approx(1.0)
     assert scores["FedAvg-PPO"].mean == pytest.approx(4.5, rel=0.02)
     assert {one.n for one in scores.values()} == {4}
-    new = {(one.method, one.comparison): (one.mean, one.x) for one in select(result.rows, quantity="return")}
-    fitted = "head fitted to a trained trunk"
-    assert new == {(fitted, ""): (4.0, 1.0), ("alone", ""): (2.0, 4.0), (fitted, "-"): (2.0, None)}
+    new = {(one.method, one.against): (one.mean, one.x) for one in select(result.rows, quantity="return")}
+    start, fitted = "mean of the trained heads", "head fitted to a trained trunk"
+    alone = {("alone", ""): (2.0, 4.0), (fitted, "alone"): (2.0, None)}
+    assert new == alone | {(start, ""): (2.0, 0.0), (fitted, ""): (4.0, 1.0), (fitted, start): (2.0, None)}
     (figure,) = personal.figures(result)
     assert [plot.title for plot in figure.plots] == ["all tasks", "random MDPs", "conflict MDPs"]
 

@@ -1,16 +1,27 @@
-"""Heads for unseen agents: the trunk stays, every agent moves its own last layer, and the verb evaluates each in its own environment."""
+"""Heads for unseen agents: the trunk stays, the critic learns first, every agent keeps the better head, and the verb evaluates each."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
 import fedpg
+from fedpg import trees
+from fedpg.algorithms import base
 from fedpg.cli import main
+from fedpg.envs.base import Federation
+from fedpg.learners.actor_critic import Settings
+from fedpg.policies import make
+from fedpg.problem import actor_critic
 from fedpg.runs import evaluation, heads
 from fedpg.runs.policy_files import names
+from helpers.compare import assert_trees_close, largest_difference
+from helpers.policies import balancing, written
+from helpers.slide import TRACED, widths
 
 SMALL = {"env": "cartpole", "agents": 2, "heterogeneity": 1.0, "algorithm": "pavg", "personal": "heads", "rounds": 1, "seeds": 2}
 SMALL |= {"horizon": 20, "eval_episodes": 1, "local_steps": 1, "hidden": (4,)}
@@ -21,11 +32,13 @@ LEARNERS = {
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_an_unseen_agent_fits_its_own_last_layer(learner, tmp_path, capsys):
+def test_an_unseen_agent_fits_its_own_last_layer(learner, tmp_path, capsys, monkeypatch):
     run = fedpg.train(**SMALL | LEARNERS[learner], out=tmp_path / "run")
     trained = evaluation.read(run.folder)
     where = evaluation.place(trained.spec, agents=3)
-    found = heads.fit(trained, where, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(heads, "better", lambda start, fitted, *args, **options: fitted)
+        found = heads.fit(trained, where, 2, episodes=3)
     before, after = names(trained.params), names(found.trained.params)
     assert {name: array.shape[:2] for name, array in after.items()} == dict.fromkeys(before, (2, 3))
     for name in before:
@@ -36,16 +49,61 @@ def test_an_unseen_agent_fits_its_own_last_layer(learner, tmp_path, capsys):
             assert np.abs(new - old.mean(1, keepdims=True)).max() > 0
             assert np.abs(new[:, 0] - new[:, 1]).max() > 0
     if learner == "actor-critic":
-        assert found.steps == 2 * 32
+        assert found.steps == 2 * 32 + 2 * 3 * 20
     scored = evaluation.evaluate(found.trained, found.place, episodes=2)
     assert scored.own().shape == (2, 3, 2)
     assert np.isnan(scored.returns[:, 0, 1]).all()
 
     assert main(["evaluate", str(run.folder), "--agents", "3", "--fit", "2", "--episodes", "1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["steps_to_fit_heads"] == [found.steps]
+    (steps,) = answer["steps_to_fit_heads"]
+    assert 2 * 4 * 20 < steps <= 2 * (4 * 20 + 80)
     assert len(answer["results"][0]["per_agent"]) == 3
     assert main(["evaluate", str(run.folder), "--agents", "3", "--fit", "0", "--episodes", "1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["steps_to_fit_heads"] == [0]
     assert len(answer["results"][0]["per_agent"]) == 6  # both trained heads on each of them
+
+
+def test_the_critic_learns_alone_on_the_first_batches():
+    policy = make("gaussian", TRACED, hidden=(4,), critic=(3,))
+    settings = Settings(epochs=2, minibatch=8, critic=(3,))
+    problem = actor_critic(Federation(TRACED, widths(1)), policy, settings, horizon=9, discount=0.9, rollout_steps=16)
+    params, memory, agent = problem.init_params(jax.random.key(0)), problem.init_memory(), trees.take(widths(1), 0)
+    for batch in range(3):
+        key = jax.random.key(batch)
+        moved, memory, _ = base.sample_direction(heads.only_heads(problem, 2), key, params, agent, memory, 0.01)
+        after = base.ascend(problem, params, 0.01, moved.direction)
+        assert_trees_close(after.policy["layers"][0], params.policy["layers"][0], atol=0)
+        heads_of = [(x.policy["layers"][1], x.policy["log_std"]) for x in (after, params)]
+        assert (largest_difference(*heads_of) > 0) == (batch == 2)
+        assert largest_difference(after.critic, params.critic) > 0
+        params = after
+
+
+def made(trained, signs):
+    """`trained` with such policies instead, one for every agent of its only seed."""
+    rows = trees.stack([balancing(sign) for sign in signs])
+    return trained._replace(params=jax.tree.map(lambda x: x[None], rows))
+
+
+def test_every_agent_keeps_the_better_policy_and_the_old_one_in_a_tie(tmp_path):
+    written(tmp_path, "categorical", personal=True, hidden=(4,), horizon=60)
+    trained = evaluation.read(tmp_path)
+    where = evaluation.place(trained.spec)
+    for old, new, kept in (((1, -1), (-1, 1), (1, 1)), ((-1, -1), (1, -1), (1, -1)), ((1, 1), (1, 2), (1, 1))):
+        for how in ("deterministic",) if 2 in new else evaluation.MODES:
+            found = evaluation.better(made(trained, old), made(trained, new), where, episodes=2, how=how)
+            assert_trees_close(found.params, made(trained, kept).params, atol=0)
+    common = made(trained, (1,))  # one for all
+    found = evaluation.better(common, made(trained, (-1, -1)), where, episodes=2, how="stochastic")
+    assert_trees_close(found.params, made(trained, (1, 1)).params)
+
+
+def test_a_fit_that_destroys_a_head_ends_where_it_started(tmp_path):
+    written(tmp_path, "categorical", personal=True, hidden=(4,), horizon=60)
+    trained = evaluation.read(tmp_path)
+    spec = dataclasses.replace(trained.spec, config=trained.spec.config | {"local_lr": 1000.0, "batch": 2})
+    trained = made(trained, (0.5, 1.5))._replace(spec=spec)
+    found = heads.fit(trained, evaluation.place(spec, agents=2), 1)
+    assert_trees_close(found.trained.params, made(trained, (1, 1)).params, atol=1e-6)

@@ -17,7 +17,7 @@ from fedpg.runs.export import export
 from fedpg.runs.personal import personalize
 from fedpg.runs.policy_files import names
 from fedpg.runs.setup import build, resolve
-from helpers.policies import ROOM, written
+from helpers.policies import ROOM, balancing, written
 
 START = {"env": "cartpole", "algorithm": "pavg", "agents": 2, "rounds": 1, "local_steps": 1, "horizon": 10}
 
@@ -82,6 +82,21 @@ def test_personalize_trains_both_and_compares(tmp_path, capsys):
     rows = {name: json.loads((tmp_path / "out" / name / "metrics.jsonl").read_text().splitlines()[-1]) for name in ("personal", "scratch")}
     assert rows["personal"]["trajectories"] == 2 * 2 * 2 * 4  # rounds, agents, local steps, batch
     assert rows["scratch"]["trajectories"] >= rows["personal"]["trajectories"]  # and one batch each that measures the scale
+
+
+@pytest.mark.slow
+def test_personal_policies_that_got_worse_are_not_kept(tmp_path):
+    written(tmp_path / "run", "categorical", hidden=(4,), horizon=60, local_steps=2, batch=4)
+    arrays = {name: np.asarray(leaf)[None] for name, leaf in names(balancing(1)).items()}
+    files.write(tmp_path / "run", files.read(tmp_path / "run").spec, arrays)
+    found = personalize(str(tmp_path / "run"), tmp_path / "out", rounds=1, local_lr=1000.0, episodes=5)
+    kept = files.read(tmp_path / "out" / "personal")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(kept.arrays[name], np.stack([array, array], axis=1))
+    assert found.gain("common").mean == 0.0
+    assert kept.spec.returns == (found.scored["common"].mean().mean,)
+    assert found.trajectories == 2 * 4 + 2 * 4  # for training and for the choice
+    assert found.runs["scratch"].rows[-1]["trajectories"] >= 2 * found.trajectories  # two agents
 
 
 def test_a_federation_does_not_send_the_path(tmp_path):

@@ -53,7 +53,8 @@ class EvaluateOptions:
     agent: int | None = None
     """Only the policy of this agent, where every agent has its own."""
     fit: int = 10
-    """Batches with which an unseen agent fits its own last layer, for runs with --personal heads; 0: every trained policy as it is."""
+    """Batches with which an unseen agent fits its own last layer, for runs with --personal heads, from the mean of the trained ones.
+    It keeps the better of the two by a few further episodes. 0: every trained policy as it is."""
     matrix: bool = False
     """Every policy in every environment: a table, and with --out a heat map."""
     json: bool = False
@@ -105,7 +106,7 @@ def main(argv: list[str]) -> int:
     else:
         show(scored, places, options)
         for name, steps in zip(names, fitted, strict=True):
-            print(f"{name}: every agent fitted its own last layer in {steps:,} steps") if steps else None
+            print(f"{name}: every agent fitted its own last layer in at most {steps:,} steps") if steps else None
     if options.out:
         for path in save(found, scored, Path(options.out), options.matrix):
             print(f"written: {path}") if not options.json else None

@@ -21,6 +21,9 @@ class PersonalizeOptions:
 
     Example: fedpg personalize runs/calm --rounds 5
 
+    An agent keeps the common policy unless its own has the higher return in further episodes, half a round's worth with each of the
+    two. Training from scratch gets as many trajectories more.
+
     Writes two run folders, OUT/personal and OUT/scratch; fedpg.load("OUT/personal", agent=0) is the first agent's policy. The table
     shows returns in the agents' own environments, and the gain of the personal policies: the mean over seeds of the difference in
     each seed, with a 95 % interval.

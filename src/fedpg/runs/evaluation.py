@@ -30,6 +30,8 @@ UNSEEN = 1_000_003
 QUANTILES = (5, 25, 50, 75, 95)
 """Percentiles over episodes that are reported."""
 MODES = ("stochastic", "deterministic")
+CHOICE = 0xC401CE
+"""The seed of episodes that choose between policies, which must not be those that are reported."""
 
 
 class Trained(NamedTuple):
@@ -219,6 +221,22 @@ def evaluate(trained: Trained, where: Place, *, episodes: int, how: str = "stoch
     found = Scored(trained.name, how, returns, where.training)
     _require_finite(returns if not own_only else found.own(), environment)
     return found
+
+
+def better(old: Trained, new: Trained, where: Place, *, episodes: int, how: str) -> Trained:
+    """For every agent its own policy of `new` where that has the higher return in its environment, else its policy of `old`.
+
+    Args:
+        old, new: policies of the agents of `where`, one for all or one each.
+        where: the agents.
+        episodes: of each policy in each environment, with the same start states and noise for both.
+        how: as in `evaluate`.
+    """
+    before, after = (evaluate(each, where, episodes=episodes, how=how, seed=CHOICE).own().mean(2) for each in (old, new))
+    gained = after > before  # (S, N)
+    return new._replace(
+        params=jax.tree.map(lambda x, y: jnp.where(gained.reshape(*gained.shape, *(1,) * (x.ndim - 2)), y, x), old.params, new.params)
+    )
 
 
 @functools.lru_cache(maxsize=16)  # several runs of one task share a program

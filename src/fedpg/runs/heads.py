@@ -1,5 +1,14 @@
-"""Heads for agents that a run has not seen: its common layers stay as they are, and every agent fits its own last layer."""
+"""Heads for agents that a run has not seen: its common layers stay as they are, and every agent fits its own last layer.
 
+    start     the mean of the trained heads
+    critic    a new one, because policy files hold none; it learns alone on the first batches, since an untrained critic misleads the head
+    head      then both learn, with the learner of the run
+    choice    the start or the fitted head, whichever has the higher return in a few further episodes
+
+A fit therefore ends below its start only by the noise of those episodes.
+"""
+
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -7,22 +16,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpg import trees
-from fedpg.algorithms import base
-from fedpg.algorithms.base import Algorithm, LocalInfo, RoundInfo, ServerState
-from fedpg.algorithms.pavg import Shared
-from fedpg.algorithms.personal import deploy_own, keep_own, own_parts, split
+from fedpg.algorithms.local_only import local_only
+from fedpg.algorithms.personal import own_parts
 from fedpg.errors import require
+from fedpg.learners.reinforce import Moved, Tilt, along
 from fedpg.policies import make
 from fedpg.problem import Problem
-from fedpg.runs.evaluation import Place, Trained
+from fedpg.runs.evaluation import Place, Trained, best_mode, better
 from fedpg.runs.policy_files import config_of, names, params_of, with_critics
 from fedpg.runs.setup import make_problem
 from fedpg.simulate import simulator
 from fedpg.trees import Params
 
+CRITIC_ALONE = 4
+"""The critic learns alone on one batch of so many, rounded up."""
+
 
 class Fitted(NamedTuple):
-    """Policies with fitted heads, one for every agent of a place, and the environment steps that each agent used for it."""
+    """Policies with heads, one for every agent of a place, and the most environment steps that an agent used for its own.
+
+    Episodes of the choice count with the whole horizon.
+    """
 
     trained: Trained
     place: Place
@@ -34,54 +48,64 @@ def has_heads(trained: Trained) -> bool:
     return config_of(trained.spec).personal == "heads"
 
 
-def only_heads(problem: Problem, local_lr: Any) -> Algorithm:
-    """The algorithm in which agents move what is their own, and nothing is sent; on a problem of `keep_own`."""
-
-    def local_update(key: jax.Array, shared: Shared, memory: Any, agent: Any) -> tuple[tuple[()], Any, LocalInfo]:
-        def stay(step: Params, params: Params) -> Params:
-            return trees.zeros_like(step)
-
-        _, memory, info = base.sample_direction(problem, key, shared.params, agent, memory, local_lr, stay)
-        return (), memory, info
-
-    def aggregate(state: ServerState, messages: Any, present: jax.Array) -> tuple[ServerState, RoundInfo]:
-        return state, RoundInfo(jnp.zeros(()), jnp.zeros(()))
-
-    return Algorithm("only-heads", lambda params: (ServerState(Shared(params)), problem.init_memory()), local_update, aggregate)
+def mean_head(trained: Trained) -> Trained:
+    """The policies of `trained` with one head for all agents, the mean of theirs: axes (S, 1)."""
+    # The common layers stay as they are to the last bit: their differences are zeros.
+    mean = jax.tree.map(lambda x: x[:, :1] + (x - x[:, :1]).mean(1, keepdims=True), trained.params)
+    return trained._replace(params=mean)
 
 
-def fit(trained: Trained, where: Place, batches: int, seed: int = 0) -> Fitted:
-    """Fits a head for every agent of `where`, from the mean of the trained heads, with the learner of the run.
+def only_heads(problem: Problem, critic_batches: int = 0) -> Problem:
+    """`problem` whose learner moves nothing but the head and the critic, and the critic alone on the first batches.
+
+    Args:
+        problem: with the whole params.
+        critic_batches: how many; 0 for learners without a critic.
+    """
+    learn = problem.direction or along(problem.gradient)
+    shapes = jax.eval_shape(problem.init_params, jax.random.key(0))
+    heads, critics = (own_parts(shapes, frozenset({part})) for part in ("heads", "critic"))
+
+    def direction(key: jax.Array, sample: Any, params: Params, memory: Any, tilt: Tilt, local_lr: Any) -> tuple[Moved, Any]:
+        share = jnp.where(memory.batches < critic_batches, 0.0, 1.0) if critic_batches else 1.0
+
+        def some(step: Params, at: Params) -> Params:
+            return jax.tree.map(lambda head, critic, x: x * (share if head else float(critic)), heads, critics, tilt(step, at))
+
+        return learn(key, sample, params, memory, some, local_lr)
+
+    return problem._replace(direction=direction, gradient=None, weighted_gradient=None, hessian_vector=None)
+
+
+def learned(trained: Trained, where: Place, batches: int, problem: Problem, seed: int) -> tuple[Trained, int]:
+    """The policies that every agent of `where` learns by itself, with the step-size of the run, and the most steps that one used."""
+    config, agents = config_of(trained.spec), jax.tree.map(jnp.asarray, where.agents)
+    algorithm = local_only(problem, local_lr=config.local_lr)
+    sim = simulator(problem, algorithm, lambda key, number: trees.take(agents, number), seeds=len(trained.spec.seeds))
+    state, info = sim.run(sim.init(jax.random.key(seed)), batches)
+    policy = make(trained.spec.policy, where.federation.environment, hidden=config.hidden, scaled=trained.spec.scaled)
+    bare = jax.eval_shape(policy.init, jax.random.key(0))
+    params = params_of(bare, names(sim.params(state)), trained.name, axes=2)
+    return trained._replace(params=params), math.ceil(np.max(info.local.usage.env_steps) / where.count)
+
+
+def fit(trained: Trained, where: Place, batches: int, episodes: int = 4, seed: int = 0) -> Fitted:
+    """A head for every agent of `where`, with the learner of the run.
 
     Args:
         trained: policies of a run with personal heads.
         where: the agents.
-        batches: of every agent.
+        batches: of every agent, for learning.
+        episodes: of every agent with the start, and as many with the fitted head, to choose between them.
         seed: of the trajectories.
     """
     require(batches >= 1, f"fit must be at least 1, not {batches}")
-    config, environment = config_of(trained.spec), where.federation.environment
+    config, start, own = config_of(trained.spec), mean_head(trained), where._replace(training=True)
     whole = make_problem(config, where.federation, "kept" if trained.spec.scaled else "off", batches)
-    parts = frozenset({"heads", "critic"}) if config.learner == "actor-critic" else frozenset({"heads"})
-    template, count = whole.init_params(jax.random.key(seed)), len(trained.spec.seeds)
-    mask, arrays = own_parts(template, parts), names(trained.params)
-
-    def started(pick: Any) -> Params:
-        picked = {name: pick(np.asarray(array)) for name, array in arrays.items()}
-        return with_critics(params_of(template, picked, trained.name, axes=1), count)
-
-    common = split(started(lambda array: array[:, 0]), mask)[0]
-    heads = split(started(lambda array: array.mean(1)), mask)[1]
-    problem = keep_own(whole, parts)._replace(start=common)
-    algorithm = deploy_own(only_heads(problem, config.local_lr), parts)
-    agents = jax.tree.map(jnp.asarray, where.agents)
-    sim = simulator(problem, algorithm, lambda key, number: trees.take(agents, number), seeds=count)
-    state = sim.init(jax.random.key(seed))
-    own = jax.tree.map(lambda x: jnp.repeat(x[:, None], where.count, axis=1), heads)
-    state = state._replace(rows=state.rows._replace(agents=state.rows.agents._replace(params=own)))
-    state, info = sim.run(state, batches)
-    policy = make(trained.spec.policy, environment, hidden=config.hidden, scaled=trained.spec.scaled)
-    bare = jax.eval_shape(policy.init, jax.random.key(0))
-    params = params_of(bare, names(sim.params(state)), trained.name, axes=2)
-    steps = round(float(np.mean(info.local.usage.env_steps)) / where.count)
-    return Fitted(trained._replace(params=params), where._replace(training=True), steps)
+    arrays = {name: array[:, 0] for name, array in names(start.params).items()}
+    params = params_of(whole.init_params(jax.random.key(seed)), arrays, trained.name, axes=1)
+    critic_batches = math.ceil(batches / CRITIC_ALONE) if config.learner == "actor-critic" else 0
+    problem = only_heads(whole, critic_batches)._replace(start=with_critics(params, len(trained.spec.seeds)))
+    moved, steps = learned(trained, where, batches, problem, seed)
+    chosen = better(start, moved, own, episodes=episodes, how=best_mode(trained))
+    return Fitted(chosen, own, steps + 2 * episodes * where.horizon)

@@ -1,6 +1,11 @@
-"""Personal policies: a trained common policy, trained further by every agent alone; and the same from scratch, for comparison."""
+"""Personal policies: a trained common policy, trained further by every agent alone; and the same from scratch, for comparison.
+
+An agent keeps the common policy unless its own has the higher return in a few further episodes, about one round's worth for the two.
+Training from scratch gets as many steps more.
+"""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +15,11 @@ from fedpg.errors import require
 from fedpg.report.statistics import Estimate, estimate
 from fedpg.runs import evaluation
 from fedpg.runs import policy as files
-from fedpg.runs.evaluation import Scored
-from fedpg.runs.policy_files import config_of
+from fedpg.runs.evaluation import Scored, Trained
+from fedpg.runs.folder import RunFolder
+from fedpg.runs.policy_files import config_of, names
 from fedpg.runs.progress import Progress
+from fedpg.runs.setup import resolve
 from fedpg.runs.training import Run, train
 
 ARMS = ("personal", "scratch")
@@ -23,7 +30,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         scored: common, personal, scratch.
-        trajectories: of each agent, in either of the two.
+        trajectories: of each agent for its personal policy, those of the choice included; training from scratch had at least as many.
     """
 
     scored: dict[str, Scored]
@@ -54,14 +61,27 @@ def personalize(path: str, out: Path, *, episodes: int = 100, progress: dict[str
     shared = {"participation": 1.0, "selection": "random", "aggregation": "mean", "compression": "none", "clip": 0.0, "noise": 0.0}
     base = dataclasses.replace(source, algorithm="local-only", attack="none", **own | shared | {"eval_every": 10**6})
     base = dataclasses.replace(base, **{name: value for name, value in settings.items() if value is not None})
-    runs = {}
-    for name in ARMS:
-        config = dataclasses.replace(base, init_from=path if name == "personal" else "")
+    common, runs = evaluation.read(path), {}
+    where = evaluation.place(common.spec)
+    for name, start in (("personal", path), ("scratch", "")):
+        config = resolve(dataclasses.replace(base, init_from=start))
+        steps = config.local_steps * config.batch * (config.rollout_steps or config.horizon)  # of a round
+        tries = max(1, steps // (2 * config.horizon))
+        more = 0 if start else math.ceil(2 * tries * config.horizon / steps)
+        config = dataclasses.replace(config, rounds=config.rounds + more)
         runs[name] = train(config, out=out / name, progress=(progress or {}).get(name))
         if runs[name].round < runs[name].config.rounds:
             raise KeyboardInterrupt
-    common = evaluation.read(path)
-    where = evaluation.place(common.spec)
-    scored = {"common": evaluation.evaluate(common, where, episodes=episodes)}
-    scored |= {name: evaluation.evaluate(evaluation.read(run.folder), where, episodes=episodes) for name, run in runs.items()}
-    return Outcome(scored, float(np.mean(runs["personal"].rows[-1]["trajectories"])) / source.agents, runs)
+    trained = {"common": common} | {name: evaluation.read(run.folder) for name, run in runs.items()}
+    trained["personal"] = evaluation.better(common, trained["personal"], where, episodes=tries, how="stochastic")
+    scored = {name: evaluation.evaluate(one, where, episodes=episodes) for name, one in trained.items()}
+    _write(runs["personal"], trained["personal"], scored["personal"])
+    return Outcome(scored, float(np.mean(runs["personal"].rows[-1]["trajectories"])) / source.agents + 2 * tries, runs)
+
+
+def _write(run: Run, chosen: Trained, scored: Scored) -> None:
+    """Puts the chosen policies, and their returns, in the place of those at the end of training."""
+    own = scored.own()
+    returns = {"returns": tuple(own.mean((1, 2)).tolist()), "returns_per_agent": tuple(own.mean((0, 2)).tolist())}
+    arrays = {name: np.asarray(array) for name, array in names(chosen.params).items()}
+    files.write(RunFolder(run.folder).policy, dataclasses.replace(chosen.spec, **returns), arrays)
