@@ -20,7 +20,7 @@ HEAD = """# Command line
 
 `fedpg VERB --help` prints the same text in a terminal. A mistake prints one line that says what to do, exits with code 2 and changes
 nothing. The flags of `fedpg train` are also the keys of a TOML file and the fields of `fedpg.Config`, see
-[Configuration](configuration.md).
+[Configuration](configuration.md). Every verb takes `--no-cache`, see [Compiled programs](run-folder.md#compiled-programs).
 
 | verb | what it does |
 |---|---|

@@ -66,7 +66,9 @@ class Problem(NamedTuple):
         exact: tables of a finite MDP, see `fedpg.gradients.exact`. None elsewhere.
         trajectories: () -> the same problem with whole trajectories (a `Batch`) for samples. None if nothing is sampled.
         pooled: N -> the problem of one learner that holds N agents, if that is not the mean of their gradients. None: it is.
-        environment, policy, discount: what the problem was made from. None if it is not about policies.
+        environment: what the agents act in. None if the problem is not about policies.
+        policy: what they learn. None likewise.
+        discount: gamma. None likewise.
         start: trained params to start from, leading axis seeds (repeated if there are more); None: those of init_params.
     """
 

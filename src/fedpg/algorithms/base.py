@@ -87,7 +87,9 @@ class Algorithm(NamedTuple):
 
     Attributes:
         name: what `--algorithm` calls it.
-        init, local_update, aggregate: the contract above.
+        init: params -> ServerState, agent_state.
+        local_update: (key, shared, agent_state, agent) -> message, agent_state, LocalInfo.
+        aggregate: (server_state, messages, present) -> server_state, RoundInfo.
         warmup: exchanges before round 0 (the scale of observations, the initial direction u_0).
         prelude: exchanges at the start of every round, before local_update and aggregate (Fast-FedPG's common gradient).
         server_update: (key, server_state, agents) -> server_state, LocalInfo, after aggregate in every round: the steps of a server

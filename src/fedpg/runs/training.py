@@ -37,7 +37,14 @@ PACE = 1.0
 
 
 class Run(NamedTuple):
-    """A finished or interrupted run: its folder, complete configuration, rounds done, and the lines of metrics.jsonl."""
+    """A finished or interrupted run.
+
+    Attributes:
+        folder: the run folder.
+        config: the complete configuration.
+        round: the rounds done.
+        rows: the lines of metrics.jsonl.
+    """
 
     folder: Path
     config: Config

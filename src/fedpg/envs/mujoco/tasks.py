@@ -32,7 +32,7 @@ class Task(NamedTuple):
     control_cost: float  # cost of a unit of squared action
     start_range: float  # half-width of the start noise (Gymnasium: reset_noise_scale)
     widest_start: float  # upper bound of a spread start range; beyond it episodes would begin fallen or in the ground
-    speed: float  # a brisk speed, m/s, around which `target_speed` is spread
+    speed: float  # a reference speed, m/s, around which `target_speed` is spread
     hidden: int = 1  # leading positions that the policy does not see
     largest_velocity: float = math.inf  # observed velocities are clipped to +- this
     normal_start: bool = False  # start velocities are normal with standard deviation start_range, not uniform
