@@ -1,18 +1,16 @@
-"""Every example runs and shows what it says; so does the Python code of the README."""
+"""Every example runs and shows what it says; so does every block of the README."""
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import pytest
 
 import fedpg
+from helpers.documents import blocks, follow
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -50,34 +48,29 @@ def test_the_readme_learns():
     assert after.mean() > 1.3 * before.mean()
 
 
-def commands(block: str, folder: Path) -> str:
-    """Runs a block of shell commands of the README in an empty folder, with this environment's fedpg; returns what they print."""
-    lines = [line for line in block.splitlines() if not line.startswith("pip install")]
-    assert len(lines) >= len(block.splitlines()) - 1
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(["bash", "-euc", "\n".join(lines)], capture_output=True, text=True, cwd=folder, env=os.environ | {"PATH": path})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_the_readme_is_short_and_its_make_targets_exist():
     text = README.read_text()
     assert len(text.splitlines()) <= 150
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {"demo", "test", "docs", "docs-serve"} <= set(re.findall(r"make ([a-z-]+)", text)) <= set(targets)
-    assert len(re.findall(r"^```bash$", text, re.MULTILINE)) == 2  # the two tests below
+
+
+def test_every_block_of_the_readme_is_run():
+    """By the test below, but for the one that has targets of make only."""
+    (unmarked,) = re.findall(r"^```\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
+    assert all(line.startswith("make ") for line in unmarked.splitlines())
+    assert [block.language for block in blocks(README.read_text())] == ["bash", "bash", "python"]
+    assert README.read_text().count("\n```") == 2 * (1 + 3)
 
 
 @pytest.mark.slow
-def test_the_run_of_the_readme(tmp_path):
-    run = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)[0]
-    assert "95 % interval" in commands(run, tmp_path)
-    assert {"policy.safetensors", "policy.json", "README.md"} <= {path.name for path in (tmp_path / "my-policy").iterdir()}
-
-
-@pytest.mark.federation
-def test_the_federation_of_the_readme(tmp_path):
-    federation = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)[1]
-    commands(federation, tmp_path)
+def test_the_readme_does_what_it_says(tmp_path):
+    """Its run, its federation of three processes and its program, one after the other in an empty folder; fedpg is installed already."""
+    page, folder = tmp_path / "README.md", tmp_path / "empty"
+    page.write_text(re.sub(r"^pip install .*\n", "", README.read_text(), flags=re.MULTILINE))
+    folder.mkdir()
+    assert "95 % interval" in follow(page, folder, 1200.0)
+    assert {"policy.safetensors", "policy.json", "README.md"} <= {path.name for path in (folder / "my-policy").iterdir()}
+    assert (folder / "report.html").stat().st_size > 0
     for agent in (0, 1):
-        assert fedpg.load(tmp_path / f"policy-{agent}").predict([0.0, 0.0, 0.0, 0.0])[0] in (0, 1)
+        assert fedpg.load(folder / f"policy-{agent}").predict([0.0, 0.0, 0.0, 0.0])[0] in (0, 1)

@@ -73,7 +73,13 @@ def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
 
     monkeypatch.setattr(peers, "trial", fake)
     monkeypatch.setattr(sb3, "installed", lambda: False)
-    sizes = peers.SCALES["full"] | {"tasks": (dataclasses.replace(peers.PHYSICS, methods=()), HOPPER), "seeds": 3, "together": 2, "speed": 0, "processes": 1}
+    sizes = peers.SCALES["full"] | {
+        "tasks": (dataclasses.replace(peers.PHYSICS, methods=()), HOPPER),
+        "seeds": 3,
+        "together": 2,
+        "speed": 0,
+        "processes": 1,
+    }
     result = peers.run(lambda what, share: None, **sizes)
     varied = [(peers.PHYSICS.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
     alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, POOLED) for seeds, first in ((2, 0), (1, 2))]
