@@ -61,8 +61,8 @@ COMMON_TO_UNSEEN = {
 MARGIN = {"unseen CartPoles": 0.0, "unseen conflict MDPs": 0.5}
 """How far below agents alone counts as reached: 1 % on conflicting MDPs, where agents alone end at the highest return there is, 50."""
 QUARTER, ROOT = 4, 9000
-TRIES, EPISODES = 2, 32
-"""Episodes that an unseen agent spends on each of two heads to choose one, and those behind a reported return."""
+EPISODES = 32
+"""Behind the return of an unseen agent."""
 MEAN_HEAD, BEST, FITTED = "mean of the trained heads", "best head on the training agents", "fitted to the trained layers"
 BRIEFLY, LONG = "alone, a quarter of the steps", "alone"
 WAYS = MEAN_HEAD, BEST, FITTED, BRIEFLY, LONG
@@ -143,9 +143,9 @@ def newcomers(task: str, rounds: int, seeds: int, count: int) -> dict[str, Newco
         trained = evaluation.read(train(config, out=Path(folder) / "run").folder)
     where = evaluation.place(trained.spec, agents=count)
     batch = config.batch * config.rollout_steps
-    left = rounds * batch // QUARTER - 2 * TRIES * config.horizon
-    require(left >= batch, f"a quarter of {rounds} rounds is too little for {TRIES} episodes with each of two heads and a batch")
-    fit = heads.fit(trained, where, left // batch, TRIES)
+    left = rounds * batch // QUARTER - 2 * heads.TRIES * config.horizon
+    require(left >= batch, f"a quarter of {rounds} rounds is too little for {heads.TRIES} episodes with each of two policies and a batch")
+    fit = heads.fit(trained, where, left // batch)
 
     def alone(batches: int) -> tuple[Trained, int]:
         return heads.learned(trained, where, batches, make_problem(config, where.federation, "off", batches), ROOT)

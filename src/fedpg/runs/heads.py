@@ -31,6 +31,8 @@ from fedpg.trees import Params
 
 CRITIC_ALONE = 4
 """The critic learns alone on one batch of so many, rounded up."""
+TRIES = 2
+"""Episodes of an unseen agent with the best head, and as many with its own policy."""
 TRIALS = 20
 """Episodes of each head on all training agents together, and at least one on each: they cost unseen agents nothing."""
 
@@ -98,7 +100,7 @@ def learned(trained: Trained, where: Place, batches: int, problem: Problem, seed
     return trained._replace(params=params), math.ceil(np.max(info.local.usage.env_steps) / where.count)
 
 
-def fit(trained: Trained, where: Place, batches: int, episodes: int = 4, seed: int = 0) -> Fitted:
+def fit(trained: Trained, where: Place, batches: int, episodes: int = TRIES, seed: int = 0) -> Fitted:
     """A policy for every agent of `where`, with the learner of the run.
 
     Args:
