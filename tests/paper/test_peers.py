@@ -73,7 +73,8 @@ def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
 
     monkeypatch.setattr(peers, "trial", fake)
     monkeypatch.setattr(sb3, "installed", lambda: False)
-    sizes = peers.SCALES["full"] | {"tasks": (dataclasses.replace(peers.PHYSICS, methods=()), HOPPER), "seeds": 3, "together": 2, "speed": 0, "processes": 1}
+    tasks = (dataclasses.replace(peers.PHYSICS, methods=()), HOPPER)
+    sizes = peers.SCALES["full"] | {"tasks": tasks, "seeds": 3, "together": 2, "speed": 0, "processes": 1}
     result = peers.run(lambda what, share: None, **sizes)
     varied = [(peers.PHYSICS.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
     alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, POOLED) for seeds, first in ((2, 0), (1, 2))]
@@ -92,14 +93,14 @@ def test_a_task_may_have_more_steps_and_settings_of_its_own():
 
 
 def test_only_agents_that_are_alike_share_a_critic():
-    of = {(task.name, name): config_of(task, SIZE, 1, 0, **peers.OURS[name]).share for task in (HOPPER, peers.SPEED) for name in peers.OURS}
+    of = {(task.name, name): config_of(task, SIZE, 1, 0, **peers.OURS[name]).share for task in (HOPPER, peers.VARIED[1]) for name in peers.OURS}
     assert {method for (task, method), share in of.items() if share == "critic"} == {FEDAVG, peers.SCAFFOLD, CALM}
     assert {task for (task, _), share in of.items() if share == "critic"} == {HOPPER.name}
 
 
 def test_its_environments_are_those_of_the_agents():
     """A lane gives the return that a session of the engine gives from the same start, and ends where it ends."""
-    config = config_of(peers.BODY, SIZE, 1, 5, algorithm="pavg")
+    config = config_of(peers.VARIED[-1], SIZE, 1, 5, algorithm="pavg")
     where = evaluation.place(spec_of(config), horizon=60)
     rng, host = np.random.default_rng(0), where.federation.environment.host
     actions = rng.normal(size=(60, 6))
