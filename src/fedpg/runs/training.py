@@ -82,6 +82,8 @@ def train(
         require(config.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {config.rounds}")
     else:
         config = resolve(Config(**given))
+    # Rounds are cut by the clock, which differs between processes.
+    require(jax.process_count() == 1, "a run folder is written by one process: with jax.distributed, use fedpg.simulator")
     folder = RunFolder(Path(out or new_path(config)))
     if not resume:
         folder.require_empty()
