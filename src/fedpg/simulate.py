@@ -209,8 +209,13 @@ class Compiled:
     def lower(self, state: State) -> jax.stages.Lowered:
         """The program of `run` on the first chunk of rows, lowered but not compiled."""
         chunk = self._chunks(state.agents)[0]
+        rows = jax.device_put(trees.take(state.rows, self._ids[0]), self._placement)
         with jax.default_matmul_precision(PRECISION):
-            return self._programs["run"].lower(state.key, *chunk, _take(state.rows, self._ids[0]), state.round, state.round + 1)
+            return self._programs["run"].lower(state.key, *chunk, rows, state.round, state.round + 1)
+
+    def compile(self, state: State) -> None:
+        """Compiles the program of `run`, so that its first call need not."""
+        self.lower(state).compile()
 
     @property
     def compilations(self) -> dict[str, int]:
@@ -301,6 +306,10 @@ class Simulator:
         """A state with the agents and shapes of `init(key)` and nothing run, for restoring a checkpoint."""
         agents = self._draw(key)
         return State(key, jnp.zeros((), int), self.programs.blank(key, agents), agents)
+
+    def compile(self, state: State) -> None:
+        """Compiles the rounds for states like this one, such as a blank one. Otherwise the first call of `run` does."""
+        self.programs.compile(state)
 
     def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
         """Runs `rounds` more rounds on every row.
