@@ -13,7 +13,7 @@ import datetime
 import functools
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -59,6 +59,7 @@ class Proxy:
         keys: the folder with ca.crt, server.pem and server.key; None: no encryption, on either side.
         door: answers greetings and hears of everyone who is refused; without one, nobody is greeted and every call may be long.
         log: the file that gets a line for each refused call; `refused` is their number.
+        is_ready: whether the SuperLink knows the agents' keys; calls wait until then.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class Proxy:
         keys: Path | None = None,
         door: Door | None = None,
         log: Path | None = None,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._superlink_port, self._keys, self._log, self.refused = superlink_port, keys, log, 0
+        self._superlink_port, self._keys, self._log, self.refused, self._is_ready = superlink_port, keys, log, 0, is_ready
         self._door = door or Door(0, "", {}, lambda agent, line: None)
         self._known = self._door.owners
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
@@ -127,18 +129,20 @@ class Proxy:
         return Response(reply.content, reply.status_code, kept)
 
     async def _ask(self, call: str, body: bytes, headers: list[tuple[str, str]], request: Request) -> httpx.Response | None:
-        """The SuperLink's answer; None if it breaks off. A call waits for a SuperLink that is being restarted."""
+        """The SuperLink's answer; None if it breaks off. A call waits for a SuperLink that is being started."""
         end = time.monotonic() + RESTART_SECONDS
         while True:
             try:
-                # The name comes from our own list, so nothing in the request's path reaches the SuperLink.
-                return await self._link.post(call, content=body, headers=headers)
+                if self._is_ready():
+                    # The name comes from our own list, so nothing in the request's path reaches the SuperLink.
+                    return await self._link.post(call, content=body, headers=headers)
             except httpx.ConnectError:
-                if time.monotonic() > end or await request.is_disconnected():
-                    return None
-                await asyncio.sleep(RESTART_POLL)
+                pass
             except httpx.TransportError:
                 return None
+            if time.monotonic() > end or await request.is_disconnected():
+                return None
+            await asyncio.sleep(RESTART_POLL)
 
 
 def _host(request: Request) -> str:

@@ -34,14 +34,16 @@ class _Protocol(H11Protocol):
     """HTTP that closes connections on which no request comes, so that silent ones do not use up the process's files."""
 
     trouble: Callable[[str], None]
+    _silent = True
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         self.loop.call_later(REQUEST_SECONDS, lambda: None if self.cycle else self.transport.close())
 
     def data_received(self, data: bytes) -> None:
-        if data.startswith(TLS_HANDSHAKE):
+        if self._silent and data.startswith(TLS_HANDSHAKE):  # later data may begin like this by chance
             self.trouble("a caller speaks TLS, and this server runs with --insecure: agents must give --insecure too")
+        self._silent = False
         super().data_received(data)
 
 
