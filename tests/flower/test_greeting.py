@@ -12,7 +12,7 @@ import pytest
 
 from fedpg.envs import cartpole
 from fedpg.errors import UserError
-from fedpg.flower import greeting
+from fedpg.flower import greeting, web
 from fedpg.flower.greeting import MAX_REFUSALS, NOT_NOW, REFUSED, WELCOME, Door, Greeting, greet, my_greeting
 from fedpg.flower.keys import flower_key, make_keys
 from fedpg.flower.protocol import spaces_of
@@ -68,6 +68,7 @@ def clock(monkeypatch):
     made = SimpleNamespace(now=0.0, time=time.time)
     made.monotonic = lambda: made.now
     monkeypatch.setattr(greeting, "time", made)
+    monkeypatch.setattr(web, "time", made)
     return made
 
 

@@ -165,6 +165,18 @@ def test_long_calls_are_for_known_keys(keys, tmp_path):
         assert line.endswith(" 127.0.0.1 POST '/v1/fleet/push-object' refused with 413")
 
 
+def test_strangers_do_not_fill_the_log_of_the_superlink(keys, monkeypatch):
+    monkeypatch.setattr("fedpg.flower.proxy.MAX_UNKNOWN", 5)
+    known = base64.b64encode(flower_key(keys / "agent-0.pub")).decode()
+    with link() as server, opened(server.server_port, door=Door(1, "", {known: 0}, lambda agent, line: None)) as proxy:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
+        found = [call(connection, "/v1/fleet/pull-messages", flwr_public_key="mine")[0] for _ in range(8)]
+        assert found == [200] * 5 + [429] * 3
+        assert call(connection, "/v1/fleet/pull-messages", flwr_public_key=known)[0] == 200, "agents are served as ever"
+        connection.close()
+        assert len(server.seen) == 6
+
+
 def test_a_link_that_is_away_is_for_agents_to_try_again(monkeypatch):
     monkeypatch.setattr("fedpg.flower.proxy.RESTART_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as nobody:

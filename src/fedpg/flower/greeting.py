@@ -24,6 +24,7 @@ from fedpg.errors import UserError, one_line
 from fedpg.flower.keys import public_key
 from fedpg.flower.protocol import spaces_of
 from fedpg.flower.status import event_kind
+from fedpg.flower.web import Allowance
 from fedpg.runs.folder import version
 
 PATH = "/fedpg/greeting"
@@ -87,7 +88,7 @@ class Door:
         self._versions = {name: version(name) or "" for name in ("fedpg", "flwr")}
         self.present: Callable[[], dict[int, int]] = dict
         self._noted = dict[tuple[int | None, str], tuple[float, float, float]]()  # kind -> when it was noted, its pause, when it came last
-        self._left, self._looked, self._lock = float(MAX_REFUSALS), time.monotonic(), threading.Lock()
+        self._allowed, self._lock = Allowance(MAX_REFUSALS, REFILL), threading.Lock()
 
     def answer(self, body: bytes, host: str) -> tuple[int, str]:
         """The answer to a greeting from `host`: a code, and why."""
@@ -131,17 +132,16 @@ class Door:
         return reason
 
     def _is_news(self, kind: tuple[int | None, str], now: float) -> bool:
-        self._left, self._looked = min(self._left + (now - self._looked) / REFILL, MAX_REFUSALS), now
         noted, pause, came = self._noted.get(kind, (-math.inf, PAUSE, -math.inf))
         if now - noted < pause:
             self._noted[kind] = noted, pause, now
             return False
-        if self._left < 1.0:
+        if not self._allowed.take():
             return False
         if len(self._noted) > 2 * MAX_REFUSALS:
             self._noted.clear()
         goes_on = noted < came and now - came < pause
-        self._noted[kind], self._left = (now, min(2 * pause, LONGEST_PAUSE) if goes_on else PAUSE, now), self._left - 1.0
+        self._noted[kind] = now, min(2 * pause, LONGEST_PAUSE) if goes_on else PAUSE, now
         return True
 
 

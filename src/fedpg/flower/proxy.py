@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fedpg.flower.greeting import MAX_GREETING, PATH, Door
-from fedpg.flower.web import WebServer
+from fedpg.flower.web import Allowance, WebServer
 
 CALLS = frozenset(
     {
@@ -46,6 +46,9 @@ REPLY_SECONDS = 60.0
 """How long the SuperLink may take to answer."""
 RESTART_SECONDS, RESTART_POLL = 20.0, 0.2
 """How long a call waits for a SuperLink that does not listen, and between two tries. A SuperNode gives up after 30 seconds."""
+MAX_UNKNOWN, REFILL = 1000, 10.0
+"""How many calls without a known key reach the SuperLink, which writes a line into its log for each, and after how many seconds one
+more may."""
 MAX_LOG_LINES, MAX_LOG_PATH = 10_000, 200
 """Limits of the log: endless calls must not fill the disk."""
 
@@ -74,7 +77,7 @@ class Proxy:
     ) -> None:
         self._superlink_port, self._keys, self._log, self.refused, self._is_ready = superlink_port, keys, log, 0, is_ready
         self._door = door or Door(0, "", {}, lambda agent, line: None)
-        self._known = self._door.owners
+        self._known, self._strangers = self._door.owners, Allowance(MAX_UNKNOWN, REFILL)
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
         routes += [Route(PATH, self._greet, methods=["POST"])] if door else []
         app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._connected)
@@ -113,6 +116,8 @@ class Proxy:
     async def _pass_on(self, call: str, request: Request) -> Response:
         key = request.headers.get(KEY_HEADER)
         unknown = bool(self._known) and key not in self._known
+        if unknown and not self._strangers.take():
+            return await self._refuse(request, status=429)
         limit, body = MAX_BODY_UNKNOWN if unknown else MAX_BODY, bytearray()
         async for part in request.stream():
             body += part

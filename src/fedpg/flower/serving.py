@@ -1,6 +1,7 @@
 """A server as one process beside its SuperLink: proxy, status page, the training in a thread, and a watch over all of them."""
 
 import contextlib
+import errno
 import functools
 import threading
 import time
@@ -34,6 +35,7 @@ OVER_SECONDS = 30.0
 """How long the server waits, after the last round, until its agents know that the run is over."""
 STOP_SECONDS = 10.0
 """How long the training may take to notice that it is stopped."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
 KILLED = "the server was killed, or its machine stopped: it continues from the last finished round"
 
 
@@ -104,6 +106,9 @@ class Serving(contextlib.ExitStack):
             self._writer.failed(str(error))
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                self._writer.failed(why := f"the disk of {self._folder.path} is full: make room, then --resume")
+                raise UserError(why) from error
             log = self._folder.federation / "server.log"
             with log.open("a") as file:
                 traceback.print_exception(error, file=file)

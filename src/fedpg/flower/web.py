@@ -30,6 +30,22 @@ TLS_TROUBLE = {
 START_SECONDS, STOP_SECONDS = 10.0, 5.0
 
 
+class Allowance:
+    """So many at once, and one more for every `seconds` that pass: strangers must not fill the disk."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self._count, self._seconds, self._left, self._looked = count, seconds, float(count), time.monotonic()
+
+    def take(self) -> bool:
+        """Whether there is one left, which is then used."""
+        now = time.monotonic()
+        self._left, self._looked = min(self._left + (now - self._looked) / self._seconds, self._count), now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
 class _Protocol(H11Protocol):
     """HTTP that closes connections on which no request comes, so that silent ones do not use up the process's files."""
 
