@@ -20,7 +20,7 @@ from fedpg.flower.protocol import spaces_of
 from fedpg.flower.proxy import Proxy
 from fedpg.flower.server import Rules, RunTerms
 from fedpg.flower.server_app import check, train_remotely
-from fedpg.flower.status import STATUS_FILE, StatusWriter
+from fedpg.flower.status import STATUS_FILE, StatusWriter, read_status
 from fedpg.flower.superlink import SuperLink
 from fedpg.runs import metrics
 from fedpg.runs.config import Config
@@ -71,6 +71,7 @@ class Serving(contextlib.ExitStack):
             if not self._resume:
                 self.status.unlink(missing_ok=True)
             elif self._running.killed:
+                self._events.round = status.round if (status := read_status(self.status)) else 0
                 self._events.note(None, KILLED, "resuming")
             self._writer = StatusWriter(self.status, resolve(self._config), metrics.read(self._folder.metrics))
             self._link = SuperLink(place, self._keys, self._running)
