@@ -27,7 +27,7 @@ TLS_TROUBLE = {
     "ALERT_BAD_CERTIFICATE": "a caller does not accept this server's certificate: is it valid, and for the name that agents use?",
 }
 """Why TLS fails: a part of OpenSSL's reason, and what it means here."""
-START_SECONDS, STOP_SECONDS = 10.0, 5.0
+START_SECONDS, STOP_SECONDS = 60.0, 5.0
 
 
 class Allowance:
