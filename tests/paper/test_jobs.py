@@ -110,3 +110,12 @@ def fail(job):
 def test_the_exception_of_a_job_is_raised(how):
     with pytest.raises(ValueError, match="job 1"):
         jobs.parallel(fail, [(1,), (1,)], **how)
+
+
+def test_the_digest_follows_source_code_and_presets(monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs.fedpg, "__file__", str(tmp_path / "__init__.py"))
+    seen = set()
+    for name, text in (("a.py", "x = 1"), ("a.py", "x = 2"), ("presets.toml", "[any]"), ("presets.toml", "[all]"), ("a.png", "")):
+        (tmp_path / name).write_text(text)
+        seen.add(jobs.source_digest.__wrapped__())
+    assert len(seen) == 4, "a picture does not count"

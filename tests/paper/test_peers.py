@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpg.paper import peers, sb3
-from fedpg.paper.peers import CALM, FEDAVG, HOPPER, POOLED, SB3_POOLED, Size, Trial, config_of, rows_of, spec_of
+from fedpg.paper.peers import CALM, FEDAVG, HOPPER, POOLED, SB3_POOLED, WALKER, Size, Trial, config_of, rows_of, spec_of
 from fedpg.paper.results import select
 from fedpg.runs import evaluation
 
@@ -37,7 +37,7 @@ def test_rows_of_made_up_trials():
 
 
 def test_rounds_follow_from_the_total_number_of_steps():
-    config = config_of(HOPPER, SIZE, 1, 0, algorithm="pavg")
+    config = config_of(HOPPER, SIZE, 1, 0)
     per_round = 2 * config.local_steps * config.batch * config.rollout_steps
     assert abs(config.rounds * per_round - 500_000) <= per_round / 2
     assert config.eval_every == config.rounds // 2
@@ -73,7 +73,8 @@ def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
 
     monkeypatch.setattr(peers, "trial", fake)
     monkeypatch.setattr(sb3, "installed", lambda: False)
-    sizes = peers.SCALES["full"] | {"tasks": (dataclasses.replace(peers.PHYSICS, methods=()), HOPPER), "seeds": 3, "together": 2, "speed": 0, "processes": 1}
+    tasks = (dataclasses.replace(peers.PHYSICS, methods=()), HOPPER)
+    sizes = peers.SCALES["full"] | {"tasks": tasks, "seeds": 3, "together": 2, "speed": 0, "processes": 1}
     result = peers.run(lambda what, share: None, **sizes)
     varied = [(peers.PHYSICS.name, name, 2, first) for name in peers.OURS for first in (0, 2, 4, 6)]
     alike = [(HOPPER.name, name, seeds, first) for name in (FEDAVG, POOLED) for seeds, first in ((2, 0), (1, 2))]
@@ -83,23 +84,24 @@ def test_a_task_may_have_its_own_methods_and_seeds(monkeypatch):
 
 def test_a_task_may_have_more_steps_and_settings_of_its_own():
     """As many rounds as the steps need; the pooled learner may have other lanes than the agents."""
-    rounds = {task: config_of(task, SIZE, 1, 0, algorithm="pavg").rounds for task in (peers.CHEETAH, peers.MILLION)}
+    rounds = {task: config_of(task, SIZE, 1, 0).rounds for task in (peers.CHEETAH, peers.MILLION)}
     assert rounds[peers.MILLION] == 2 * rounds[peers.CHEETAH]
-    fed, pooled = (config_of(HOPPER, SIZE, 1, 0, **peers.OURS[name]) for name in (FEDAVG, POOLED))
+    fed, pooled = (config_of(HOPPER, SIZE, 1, 0, name) for name in (FEDAVG, POOLED))
     assert (fed.rollout_steps, pooled.rollout_steps, pooled.batch) == (64, 128, 4)
-    lanes = config_of(peers.PHYSICS, SIZE, 1, 0, **peers.OURS[CALM])
-    assert (lanes.batch, lanes.rollout_steps, lanes.learner_option["minibatch"], lanes.beta) == (16, 32, 32, 0.5)
+    slow, fast = (config_of(task, SIZE, 1, 0, CALM) for task in (peers.SPEED, peers.PHYSICS))
+    assert (slow.batch, slow.rollout_steps, slow.learner_option["minibatch"], slow.beta, slow.global_lr) == (16, 32, 32, 0.5, 0.004)
+    assert (fast.beta, fast.global_lr, fast.local_lr * fast.local_steps) == (1.0, 0.008, 0.004)
 
 
 def test_only_agents_that_are_alike_share_a_critic():
-    of = {(task.name, name): config_of(task, SIZE, 1, 0, **peers.OURS[name]).share for task in (HOPPER, peers.SPEED) for name in peers.OURS}
-    assert {method for (task, method), share in of.items() if share == "critic"} == {FEDAVG, peers.SCAFFOLD, CALM}
-    assert {task for (task, _), share in of.items() if share == "critic"} == {HOPPER.name}
+    of = {(task.name, name): config_of(task, SIZE, 1, 0, name).share for task in (WALKER, peers.SPEED) for name in peers.OURS}
+    assert {method for (task, method), share in of.items() if share == "critic"} == {FEDAVG, peers.SCAFFOLD, CALM, peers.MOMENTUM}
+    assert {task for (task, _), share in of.items() if share == "critic"} == {WALKER.name}
 
 
 def test_its_environments_are_those_of_the_agents():
     """A lane gives the return that a session of the engine gives from the same start, and ends where it ends."""
-    config = config_of(peers.BODY, SIZE, 1, 5, algorithm="pavg")
+    config = config_of(peers.BODY, SIZE, 1, 5)
     where = evaluation.place(spec_of(config), horizon=60)
     rng, host = np.random.default_rng(0), where.federation.environment.host
     actions = rng.normal(size=(60, 6))

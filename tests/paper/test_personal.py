@@ -24,8 +24,9 @@ def run_with(monkeypatch, heads):
 
     monkeypatch.setattr(arena, "play", lambda method, task, *asked: made_up(method.name, 12))
     monkeypatch.setattr(personal, "learn", lambda name, task, *asked: made_up(name, len(personal.ETAS)))
-    new = personal.Newcomers(np.array([1.0, 3.0]), np.array([3.0, 5.0]), np.array([2.0, 2.0]), 1, 4)
-    monkeypatch.setattr(personal, "newcomers", lambda *asked: new)
+    returns = dict(zip(personal.WAYS, ([1.0, 3.0], [2.0, 3.0], [3.0, 5.0], [1.0, 1.0], [2.0, 5.0]), strict=True))
+    new = {name: personal.Newcomers(np.array(values), steps) for steps, (name, values) in enumerate(returns.items())}
+    monkeypatch.setattr(personal, "newcomers", lambda task, *asked: new)
     return personal.run(lambda what, share: None, **SIZES)
 
 
@@ -45,12 +46,22 @@ def test_one_is_the_best_of_the_methods_with_common_params_and_reinforce(monkeyp
     assert scores["PAvg"].mean == pytest.approx(1.0)
     assert scores["FedAvg-PPO"].mean == pytest.approx(4.5, rel=0.02)
     assert {one.n for one in scores.values()} == {4}
-    new = {(one.method, one.against): (one.mean, one.x) for one in select(result.rows, quantity="return")}
-    start, fitted = "mean of the trained heads", "head fitted to a trained trunk"
-    alone = {("alone", ""): (2.0, 4.0), (fitted, "alone"): (2.0, None)}
-    assert new == alone | {(start, ""): (2.0, 0.0), (fitted, ""): (4.0, 1.0), (fitted, start): (2.0, None)}
     (figure,) = personal.figures(result)
     assert [plot.title for plot in figure.plots] == ["all tasks", "random MDPs", "conflict MDPs"]
+
+
+def test_unseen_agents_are_compared_with_agents_alone_seed_by_seed(monkeypatch):
+    result = run_with(monkeypatch, 4.0)
+    for task in personal.UNSEEN:
+        new = {(one.method, one.against): (one.mean, one.x) for one in select(result.rows, quantity="return", task=task)}
+        mean_head, best, fitted, briefly, alone = personal.WAYS
+        means = (2.0, 2.5, 4.0, 1.0, 3.5)
+        ends = {(name, ""): (mean, float(steps)) for steps, (name, mean) in enumerate(zip(personal.WAYS, means, strict=True))}
+        gaps = {(fitted, mean_head): (2.0, None), (fitted, best): (1.5, None), (fitted, briefly): (3.0, None), (fitted, alone): (0.5, None)}
+        assert new == ends | gaps
+        (judged,) = select(result.rows, quantity="return", task=task, against=alone)
+        assert (judged.low, judged.high) == pytest.approx((0.5 - 6.353, 0.5 + 6.353), abs=1e-3)  # 1 and 0, not 3, 5 and 2, 5
+        assert judged.verdict.outcome == "unclear"  # the mean alone does not decide
 
 
 @pytest.mark.slow

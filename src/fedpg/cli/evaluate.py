@@ -27,7 +27,7 @@ class EvaluateOptions:
     Examples:
         fedpg evaluate runs/calm runs/local-only            several runs side by side
         fedpg evaluate runs/calm --agents 20                20 unseen agents of the same family
-        fedpg evaluate runs/heads --agents 20               with --personal heads: each of them fits its own last layer first
+        fedpg evaluate runs/heads --agents 20               with --personal heads: each of them learns a little first
         fedpg evaluate runs/calm --env gym:CartPole-v1      another environment with the same shapes
         fedpg evaluate runs/local-only --matrix --out here  every agent's policy in every agent's environment
 
@@ -53,8 +53,8 @@ class EvaluateOptions:
     agent: int | None = None
     """Only the policy of this agent, where every agent has its own."""
     fit: int = 10
-    """Batches with which an unseen agent fits its own last layer, for runs with --personal heads, from the mean of the trained ones.
-    It keeps the better of the two by a few further episodes. 0: every trained policy as it is."""
+    """Batches with which an unseen agent trains the policy further, for runs with --personal heads, from the mean head. It keeps the head
+    that is best on the training agents if that has the higher return in a few further episodes. 0: every trained policy as it is."""
     matrix: bool = False
     """Every policy in every environment: a table, and with --out a heat map."""
     json: bool = False
@@ -106,7 +106,7 @@ def main(argv: list[str]) -> int:
     else:
         show(scored, places, options)
         for name, steps in zip(names, fitted, strict=True):
-            print(f"{name}: every agent fitted its own last layer in at most {steps:,} steps") if steps else None
+            print(f"{name}: every agent fitted its own policy in at most {steps:,} steps") if steps else None
     if options.out:
         for path in save(found, scored, Path(options.out), options.matrix):
             print(f"written: {path}") if not options.json else None

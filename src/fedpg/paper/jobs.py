@@ -63,8 +63,9 @@ class Reader(pickle.Unpickler):
 
 @functools.cache
 def source_digest() -> str:
-    """A digest of this package's source code."""
-    files = sorted(Path(fedpg.__file__).parent.rglob("*.py"))
+    """A digest of this package's source code and presets."""
+    package = Path(fedpg.__file__).parent
+    files = sorted([*package.rglob("*.py"), *package.rglob("*.toml")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

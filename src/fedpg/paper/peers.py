@@ -26,17 +26,19 @@ from fedpg.runs.setup import build, prepare, resolve
 from fedpg.runs.training import train
 
 TITLE = "PPO in a federation, pooled, alone, and Stable-Baselines3's, at equal total steps"
-FEDAVG, SCAFFOLD, CALM, ALONE, POOLED = "FedAvg-PPO", "SCAFFOLD-PPO", "CALM-PPO", "local-only PPO", "pooled PPO"
+FEDAVG, SCAFFOLD, CALM, MOMENTUM = "FedAvg-PPO", "SCAFFOLD-PPO", "CALM-PPO", "heavy-ball PPO"
+ALONE, POOLED = "local-only PPO", "pooled PPO"
 OURS = {
     FEDAVG: {"algorithm": "pavg"},
     SCAFFOLD: {"algorithm": "scaffold"},
-    CALM: {"algorithm": "calm", "beta": 0.5},
+    CALM: {"algorithm": "calm"},
+    MOMENTUM: {"algorithm": "heavy-ball", "beta": 0.5},
     ALONE: {"algorithm": "local-only"},
     POOLED: {"algorithm": "pooled"},
 }
-"""Configurations of ours, besides what a task says. CALM's beta was chosen on other seeds: docs/data/learner_presets.jsonl."""
+"""Configurations of ours, besides what a task says. The momentum was chosen on other seeds: docs/data/learner_presets.jsonl."""
 SB3_POOLED, SB3_ALONE = "SB3 PPO, pooled", "SB3 PPO, alone"
-THEIRS = (SB3_POOLED, SB3_ALONE)
+FEDERATED, THEIRS = (FEDAVG, SCAFFOLD, CALM, MOMENTUM), (SB3_POOLED, SB3_ALONE)
 ROOT, UNSEEN_EPISODES = 300, 2
 """The root seed, which no preset was chosen on, and episodes in each unseen environment."""
 FASTER = 3.0
@@ -55,9 +57,9 @@ class Task:
     vary: str = "start"
     local_steps: int = 1
     share: str = "policy"
-    """As `--share`. Agents that are alike share the critic: it is the same function for all."""
+    """As `--share`. Agents that are alike may share the critic: it is the same function for all."""
     target: float | None = None
-    """What FedAvg-PPO and CALM-PPO are required to reach on average."""
+    """What federated methods are required to reach on average."""
     methods: tuple[str, ...] = ()
     """Those that are run; () is all of the scale's."""
     seeds: int = 0
@@ -66,24 +68,26 @@ class Task:
     """The scale's number of steps, multiplied."""
     config: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     """Of every method of ours, in place of the preset."""
-    pooled: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
-    """Of the pooled learner, in place of that."""
+    own: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
+    """Of single methods, in place of that: each has its best setting of those that were tried on other seeds."""
 
 
 LANES = {"batch": 16, "rollout_steps": 32, "learner_option": {"minibatch": 32}}
 """Many short lanes for the directions of a round of K = 4."""
 POOLED_LANES = {"batch": 4, "rollout_steps": 128, "learner_option": {"minibatch": 64, "epochs": 10, "gae_lambda": 0.95}, "discount": 0.99}
 """The best setting that was found for the pooled learner on the robots that fall."""
-FEW = (FEDAVG, POOLED, SB3_POOLED)
-WALKER = Task("Walker2d, identical agents", "walker2d", share="critic", target=1500.0, methods=FEW, pooled=POOLED_LANES)
-HOPPER = Task("Hopper, identical agents", "hopper", share="critic", target=1800.0, methods=FEW, pooled=POOLED_LANES)
+LONG = {"global_lr": 0.008}
+"""A server step twice as long as the agents' path."""
+FEW, TWO = (FEDAVG, MOMENTUM, POOLED, SB3_POOLED), (FEDAVG, CALM, MOMENTUM)
 CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", share="critic", target=3500.0, methods=FEW)
-MILLION = Task("HalfCheetah, identical agents, twice the steps", "halfcheetah", share="critic", target=4500.0, methods=(FEDAVG,), times=2)
+HOPPER = Task("Hopper, identical agents", "hopper", target=1800.0, methods=(FEDAVG, POOLED, SB3_POOLED), own={POOLED: POOLED_LANES})
+WALKER = Task("Walker2d, identical agents", "walker2d", share="critic", target=1500.0, methods=FEW, own={POOLED: POOLED_LANES})
+MILLION = Task("HalfCheetah, identical agents, twice the steps", "halfcheetah", share="critic", target=4500.0, methods=(MOMENTUM,), times=2)
 PHYSICS = Task(
-    "HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, methods=(FEDAVG, SCAFFOLD, CALM, ALONE), seeds=8, config=LANES
+    "HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, methods=TWO, seeds=8, config=LANES, own={FEDAVG: LONG, CALM: LONG}
 )
-SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, methods=(FEDAVG, CALM), seeds=8, config=LANES)
-BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, methods=(FEDAVG, CALM), seeds=8)
+SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, methods=TWO, seeds=8, config=LANES, own={CALM: {"beta": 0.5}})
+BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, methods=TWO, seeds=8)
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -91,7 +95,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "steps": 4000, "seeds": 1, "together": 1, "their_seeds": 1, "points": 1, "episodes": 1, "speed": 1, "processes": 1,
     },
     "full": {
-        "tasks": (SPEED, PHYSICS, BODY, WALKER, CHEETAH, HOPPER, MILLION), "methods": (*OURS, *THEIRS), "agents": 5, "unseen": 5,
+        "tasks": (CHEETAH, HOPPER, WALKER, MILLION, PHYSICS, SPEED, BODY), "methods": (*OURS, *THEIRS), "agents": 5, "unseen": 5,
         "steps": 500_000, "seeds": 5, "together": 5, "their_seeds": 1, "points": 5, "episodes": 2, "speed": 3, "processes": 2,
     },
 }  # fmt: skip
@@ -124,13 +128,12 @@ class Size:
     episodes: int
 
 
-def config_of(task: Task, size: Size, seeds: int, root: int, **more: Any) -> Config:
-    """The resolved configuration of a task; rounds from the total number of steps."""
+def config_of(task: Task, size: Size, seeds: int, root: int, method: str = FEDAVG) -> Config:
+    """The resolved configuration of a method of ours on a task; rounds from the total number of steps."""
     given = {"env": task.env, "heterogeneity": task.heterogeneity, "env_option": {"vary": task.vary}, "agents": size.agents}
     given |= {"local_steps": task.local_steps, "learner": "actor-critic", "seeds": seeds, "seed": root, "eval_episodes": size.episodes}
-    given |= task.config | (task.pooled if more.get("algorithm") == "pooled" else {})
-    shares = "policy" if more.get("algorithm") in ("local-only", "pooled") else task.share
-    config = resolve(Config(**given | {"share": shares} | more, rounds=1))
+    given |= {"share": "policy" if method in (ALONE, POOLED) else task.share}
+    config = resolve(Config(**given | task.config | OURS[method] | task.own.get(method, {}), rounds=1))
     rounds = max(1, round(task.times * size.steps / (size.agents * config.local_steps * config.batch * config.rollout_steps)))
     return dataclasses.replace(config, rounds=rounds, eval_every=max(1, rounds // size.points))
 
@@ -138,7 +141,7 @@ def config_of(task: Task, size: Size, seeds: int, root: int, **more: Any) -> Con
 def ours(method: str, task: Task, size: Size, seeds: int, root: int) -> Trial:
     """A method of ours on some seeds side by side."""
     with tempfile.TemporaryDirectory() as folder:
-        run = train(config_of(task, size, seeds, root, **OURS[method]), out=Path(folder) / "run")
+        run = train(config_of(task, size, seeds, root, method), out=Path(folder) / "run")
         trained = evaluation.read(run.folder)
     found = []
     for where, episodes in ((evaluation.place(trained.spec), size.episodes), (unseen(trained.spec, size), UNSEEN_EPISODES)):
@@ -163,7 +166,7 @@ def unseen(spec: Spec, size: Size) -> Place:
 
 def theirs(method: str, task: Task, size: Size, seeds: int, root: int) -> Trial:
     """Stable-Baselines3 on the agents that ours have with the same root."""
-    spec = spec_of(config_of(task, size, seeds, root, algorithm="pavg"))
+    spec = spec_of(config_of(task, size, seeds, root))
     where, elsewhere = evaluation.place(spec), unseen(spec, size)
     groups = [list(range(size.agents))] if method == SB3_POOLED else [[agent] for agent in range(size.agents)]
     trials = []
@@ -200,7 +203,7 @@ def trial(method: str, task: Task, size: Size, seeds: int, root: int) -> Trial:
 
 def speeds(task: Task, size: Size, repeats: int) -> dict[str, list[float]]:
     """Training steps a second of FedAvg-PPO and of Stable-Baselines3, in turns, with the same lanes, epochs and minibatches."""
-    config = config_of(task, size, 1, ROOT, algorithm="pavg")
+    config = config_of(task, size, 1, ROOT)
     lanes, sim = size.agents * config.batch, build(config)
     settings = {
         "n_steps": config.rollout_steps,
@@ -225,16 +228,16 @@ def rows_of(task: Task, size: Size, found: dict[str, Trial]) -> list[Row]:
     rows, place = [], {"task": task.name, "N": size.agents, "K": task.local_steps}
     for name, one in found.items():
         reached = over_seeds(one.own.mean(1))
-        judged = verdict.at_least(reached, task.target) if task.target and name in (FEDAVG, CALM) and size.steps >= 500_000 else None
+        judged = verdict.at_least(reached, task.target) if task.target and name in FEDERATED and size.steps >= 500_000 else None
         rows.append(row("return", reached, method=name, verdict=judged, **place))
         rows.append(row("worst agent", over_seeds(one.own.min(1)), method=name, **place))
         rows.append(row("unseen agents", over_seeds(one.unseen.mean(1)), method=name, **place))
-    for name, against in ((CALM, FEDAVG), (SCAFFOLD, FEDAVG)):
-        if name in found and against in found:
-            gap = over_seeds(found[name].own.mean(1) - found[against].own.mean(1))
-            rows.append(row("return", gap, method=name, against=against, comparison="-", verdict=verdict.above(gap), **place))
+    for name in (CALM, SCAFFOLD, MOMENTUM):
+        if name in found and FEDAVG in found:
+            gap = over_seeds(found[name].own.mean(1) - found[FEDAVG].own.mean(1))
+            rows.append(row("return", gap, method=name, against=FEDAVG, comparison="-", verdict=verdict.above(gap), **place))
     if POOLED in found and task.heterogeneity == 0.0:
-        for name in found.keys() & {FEDAVG, CALM}:
+        for name in (name for name in FEDERATED if name in found):
             share = over_seeds(found[name].own.mean(1) / found[POOLED].own.mean(1).mean())
             rows.append(row("share of pooled", share, method=name, verdict=verdict.at_least(share, SHARE), **place))
     return rows

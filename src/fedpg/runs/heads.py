@@ -1,11 +1,12 @@
-"""Heads for agents that a run has not seen: its common layers stay as they are, and every agent fits its own last layer.
+"""Policies for agents that a run with personal heads has not seen: the best head that there is, or what the agent learns from the trunk.
 
-    start     the mean of the trained heads
-    critic    a new one, because policy files hold none; it learns alone on the first batches, since an untrained critic misleads the head
-    head      then both learn, with the learner of the run
-    choice    the start or the fitted head, whichever has the higher return in a few further episodes
+    head      the mean of the trained heads, or the one of them that does better on average over the training agents
+    critic    a new one, because policy files hold none; it learns alone on the first batches, since an untrained critic misleads the policy
+    policy    then all layers learn too, from the common ones and the mean head, with the learner of the run
+    choice    the head or the learned policy, whichever has the higher return in a few further episodes
 
-A fit therefore ends below its start only by the noise of those episodes.
+Learning starts from the mean head because a single head may be sure of what is wrong here. An agent ends below the best head only by the
+noise of those episodes.
 """
 
 import math
@@ -19,10 +20,10 @@ from fedpg import trees
 from fedpg.algorithms.local_only import local_only
 from fedpg.algorithms.personal import own_parts
 from fedpg.errors import require
-from fedpg.learners.reinforce import Moved, Tilt, along
+from fedpg.learners.reinforce import Moved, Tilt
 from fedpg.policies import make
 from fedpg.problem import Problem
-from fedpg.runs.evaluation import Place, Trained, best_mode, better
+from fedpg.runs.evaluation import CHOICE, Place, Trained, best_mode, better, evaluate, place
 from fedpg.runs.policy_files import config_of, names, params_of, with_critics
 from fedpg.runs.setup import make_problem
 from fedpg.simulate import simulator
@@ -30,10 +31,14 @@ from fedpg.trees import Params
 
 CRITIC_ALONE = 4
 """The critic learns alone on one batch of so many, rounded up."""
+TRIES = 2
+"""Episodes of an unseen agent with the best head, and as many with its own policy."""
+TRIALS = 20
+"""Episodes of each head on all training agents together, and at least one on each: they cost unseen agents nothing."""
 
 
 class Fitted(NamedTuple):
-    """Policies with heads, one for every agent of a place, and the most environment steps that an agent used for its own.
+    """Policies, one for every agent of a place, and the most environment steps that an agent used for its own.
 
     Episodes of the choice count with the whole horizon.
     """
@@ -55,26 +60,32 @@ def mean_head(trained: Trained) -> Trained:
     return trained._replace(params=mean)
 
 
-def only_heads(problem: Problem, critic_batches: int = 0) -> Problem:
-    """`problem` whose learner moves nothing but the head and the critic, and the critic alone on the first batches.
+def best_head(trained: Trained) -> Trained:
+    """The policies of `trained` with one head for all agents: the mean of theirs, or one of theirs if it is better on average over the
+    training agents. Axes (S, 1)."""
+    mean = mean_head(trained)
+    if trained.count == 1:
+        return mean
+    all_heads = trained._replace(params=jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), mean.params, trained.params))
+    where = place(trained.spec)
+    tries = evaluate(all_heads, where, episodes=math.ceil(TRIALS / where.count), how=best_mode(trained), matrix=True, seed=CHOICE)
+    best = tries.returns.mean((2, 3)).argmax(1)  # of each seed; the mean head in a tie
+    return trained._replace(params=jax.tree.map(lambda x: x[np.arange(len(best)), best][:, None], all_heads.params))
 
-    Args:
-        problem: with the whole params.
-        critic_batches: how many; 0 for learners without a critic.
-    """
-    learn = problem.direction or along(problem.gradient)
-    shapes = jax.eval_shape(problem.init_params, jax.random.key(0))
-    heads, critics = (own_parts(shapes, frozenset({part})) for part in ("heads", "critic"))
+
+def critic_first(problem: Problem, batches: int) -> Problem:
+    """`problem` with the actor-critic, whose policy stays as it is while the critic learns on the first `batches`."""
+    critics = own_parts(jax.eval_shape(problem.init_params, jax.random.key(0)), frozenset({"critic"}))
 
     def direction(key: jax.Array, sample: Any, params: Params, memory: Any, tilt: Tilt, local_lr: Any) -> tuple[Moved, Any]:
-        share = jnp.where(memory.batches < critic_batches, 0.0, 1.0) if critic_batches else 1.0
+        share = jnp.where(memory.batches < batches, 0.0, 1.0)
 
         def some(step: Params, at: Params) -> Params:
-            return jax.tree.map(lambda head, critic, x: x * (share if head else float(critic)), heads, critics, tilt(step, at))
+            return jax.tree.map(lambda critic, x: x if critic else share * x, critics, tilt(step, at))
 
-        return learn(key, sample, params, memory, some, local_lr)
+        return problem.direction(key, sample, params, memory, some, local_lr)
 
-    return problem._replace(direction=direction, gradient=None, weighted_gradient=None, hessian_vector=None)
+    return problem._replace(direction=direction)
 
 
 def learned(trained: Trained, where: Place, batches: int, problem: Problem, seed: int) -> tuple[Trained, int]:
@@ -89,23 +100,23 @@ def learned(trained: Trained, where: Place, batches: int, problem: Problem, seed
     return trained._replace(params=params), math.ceil(np.max(info.local.usage.env_steps) / where.count)
 
 
-def fit(trained: Trained, where: Place, batches: int, episodes: int = 4, seed: int = 0) -> Fitted:
-    """A head for every agent of `where`, with the learner of the run.
+def fit(trained: Trained, where: Place, batches: int, episodes: int = TRIES, seed: int = 0) -> Fitted:
+    """A policy for every agent of `where`, with the learner of the run.
 
     Args:
         trained: policies of a run with personal heads.
         where: the agents.
         batches: of every agent, for learning.
-        episodes: of every agent with the start, and as many with the fitted head, to choose between them.
+        episodes: of every agent with the best head, and as many with the policy that it learned, to choose between them.
         seed: of the trajectories.
     """
     require(batches >= 1, f"fit must be at least 1, not {batches}")
-    config, start, own = config_of(trained.spec), mean_head(trained), where._replace(training=True)
-    whole = make_problem(config, where.federation, "kept" if trained.spec.scaled else "off", batches)
-    arrays = {name: array[:, 0] for name, array in names(start.params).items()}
-    params = params_of(whole.init_params(jax.random.key(seed)), arrays, trained.name, axes=1)
-    critic_batches = math.ceil(batches / CRITIC_ALONE) if config.learner == "actor-critic" else 0
-    problem = only_heads(whole, critic_batches)._replace(start=with_critics(params, len(trained.spec.seeds)))
-    moved, steps = learned(trained, where, batches, problem, seed)
-    chosen = better(start, moved, own, episodes=episodes, how=best_mode(trained))
+    config, own = config_of(trained.spec), where._replace(training=True)
+    problem = make_problem(config, where.federation, "kept" if trained.spec.scaled else "off", batches)
+    arrays = {name: array[:, 0] for name, array in names(mean_head(trained).params).items()}
+    start = params_of(problem.init_params(jax.random.key(seed)), arrays, trained.name, axes=1)
+    if config.learner == "actor-critic":
+        problem = critic_first(problem, math.ceil(batches / CRITIC_ALONE))
+    moved, steps = learned(trained, where, batches, problem._replace(start=with_critics(start, len(trained.spec.seeds))), seed)
+    chosen = better(best_head(trained), moved, own, episodes=episodes, how=best_mode(trained))
     return Fitted(chosen, own, steps + 2 * episodes * where.horizon)
