@@ -77,6 +77,9 @@ def main(argv: list[str]) -> int:
     from fedpg.flower.status_page import StatusPage
     from fedpg.flower.terminal import StatusView
 
+    for address in (options.address, options.status, options.policy):
+        if address != "none":
+            split_address(address)  # before anything listens
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.umask(0o077)  # what the run and its agents say is nobody else's business
     rules = Rules(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Rules)})
