@@ -34,7 +34,7 @@ lint: .venv/test.stamp
 # One stamp per extra: nothing is installed, and no network is needed, until pyproject.toml changes.
 .venv/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	touch $@
 
 clean:

@@ -1,12 +1,6 @@
-"""The simulator: pure functions of a state, results that depend on nothing but the seed, compiled once, over all devices."""
+"""The simulator: pure functions of a state, results that depend on nothing but the seed and compiled once."""
 
 from __future__ import annotations
-
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -235,30 +229,3 @@ def test_matrix_products_are_lowered_at_the_highest_precision():
     assert products >= 10
     assert text.count("precision = [HIGHEST, HIGHEST]") == products
     assert jax.config.jax_default_matmul_precision is None
-
-
-SHARDED = """
-import json, jax
-jax.config.update("jax_num_cpu_devices", {devices})
-import sys; sys.path.insert(0, {tests!r})
-from test_simulate import GRID, SMALL, after, simulate
-sim = simulate(SMALL["bowl"](), settings=GRID, seeds=3)
-state = after(sim)
-sim.evaluate(state)
-print(json.dumps([len(jax.devices()), sim.programs.chunk, sim.programs.compilations, sim.params(state).tolist()]))
-"""
-
-
-def test_rows_are_spread_over_devices_without_changing_them():
-    """9 rows on 2 devices: filled up to 10, and the copy is not reported."""
-    found = {}
-    for devices in (1, 2):
-        code = SHARDED.format(devices=devices, tests=str(Path(__file__).parent))
-        output = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"XLA_FLAGS": ""}
-        )
-        found[devices] = json.loads(output.stdout)
-    assert found[1][:2] == [1, 9]
-    assert found[2][:2] == [2, 10]
-    assert found[2][2] == {"blank": 0, "start": 1, "run": 1, "evaluate": 1, "params": 0}
-    np.testing.assert_allclose(found[1][3], found[2][3], rtol=1e-5, atol=1e-6)

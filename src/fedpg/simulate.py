@@ -164,13 +164,17 @@ def row_programs(
 
 
 class Compiled:
-    """The programs of a simulation, compiled for chunks of at most `most` rows (None: what fits in memory), on all devices."""
+    """The programs of a simulation, compiled for chunks of at most `most` rows (None: what fits in memory), on all devices.
+
+    With `jax.distributed`, every process runs its share of the rows on its own devices, and then gets the results of the others.
+    """
 
     def __init__(self, programs: dict[str, Callable[..., Any]], problem: Problem, rows: Row, most: int | None) -> None:
         self._problem, self._rows, self._count, self._most, self.chunk = problem, rows, len(rows.seed), most, 0
+        self._share = -(-self._count // jax.process_count())
         self._host = isinstance(problem.environment, HostEnvironment)
         # Calling out of a program is cheapest on one CPU device.
-        self._devices = jax.devices("cpu")[:1] if self._host else jax.devices()[: min(len(jax.devices()), self._count)]
+        self._devices = jax.local_devices(backend="cpu")[:1] if self._host else jax.local_devices()[: self._share]
         mesh, by_row, same = Mesh(np.array(self._devices), ("rows",)), PartitionSpec("rows"), PartitionSpec()
         # With one device a plain placement: JAX would rename a sharding over it, and compile again for the new name.
         self._placement = NamedSharding(mesh, by_row) if len(self._devices) > 1 else SingleDeviceSharding(self._devices[0])
@@ -193,7 +197,8 @@ class Compiled:
             for ids, (part, members) in zip(self._ids, chunks, strict=True):
                 states = () if rows is None else (rows if whole else _take(rows, ids),)
                 results.append(self._programs[name](key, part, members, *jax.device_put(states, self._placement), *numbers))
-        return results[0] if whole else _join(results, self._count)
+        own = results[0] if whole else _join(results, self._share)
+        return own if jax.process_count() == 1 else _of_all_processes(own, self._count)
 
     def blank(self, key: jax.Array, agents: Any) -> SeedState:
         """The rows of a healthy state with the right shapes, all zero."""
@@ -204,8 +209,13 @@ class Compiled:
     def lower(self, state: State) -> jax.stages.Lowered:
         """The program of `run` on the first chunk of rows, lowered but not compiled."""
         chunk = self._chunks(state.agents)[0]
+        rows = jax.device_put(trees.take(state.rows, self._ids[0]), self._placement)
         with jax.default_matmul_precision(PRECISION):
-            return self._programs["run"].lower(state.key, *chunk, _take(state.rows, self._ids[0]), state.round, state.round + 1)
+            return self._programs["run"].lower(state.key, *chunk, rows, state.round, state.round + 1)
+
+    def compile(self, state: State) -> None:
+        """Compiles the program of `run`, so that its first call need not."""
+        self.lower(state).compile()
 
     @property
     def compilations(self) -> dict[str, int]:
@@ -220,10 +230,11 @@ class Compiled:
         if not self.chunk:
             budget = memory.HOST_BUDGET if self._host else memory.memory_budget(self._devices[0]) * len(self._devices)
             most = self._most or budget // memory.row_bytes(self._problem, agents)
-            self.chunk = memory.chunk_size(self._count, most, len(self._devices))
-            count = -(-self._count // self.chunk)
-            # The last chunk is filled up with copies.
-            self._ids = np.minimum(np.arange(count * self.chunk), self._count - 1).reshape(count, self.chunk)
+            self.chunk = memory.chunk_size(self._share, most, len(self._devices))
+            count = -(-self._share // self.chunk)
+            # The last chunk, and the last process, are filled up with copies.
+            own = np.minimum(np.arange(count * self.chunk), self._share - 1) + jax.process_index() * self._share
+            self._ids = np.minimum(own, self._count - 1).reshape(count, self.chunk)
         rows = [trees.take(self._rows, ids) for ids in self._ids]
         # Chunks of the same seeds, in different settings, share their agents.
         if len(self._devices) == 1:  # on the device: settings repeat the same agents
@@ -243,6 +254,13 @@ def _take(tree: Any, ids: np.ndarray) -> Any:
 @functools.partial(jax.jit, static_argnums=1)
 def _join(parts: list[Any], rows: int) -> Any:
     return jax.tree.map(lambda *xs: jnp.concatenate(xs)[:rows], *parts)
+
+
+def _of_all_processes(own: Any, count: int) -> Any:
+    """The first `count` rows of all processes, as NumPy arrays; the same in each of them."""
+    from jax.experimental import multihost_utils
+
+    return jax.tree.map(lambda x: x[:count], multihost_utils.process_allgather(own, tiled=True))
 
 
 class Simulator:
@@ -288,6 +306,10 @@ class Simulator:
         """A state with the agents and shapes of `init(key)` and nothing run, for restoring a checkpoint."""
         agents = self._draw(key)
         return State(key, jnp.zeros((), int), self.programs.blank(key, agents), agents)
+
+    def compile(self, state: State) -> None:
+        """Compiles the rounds for states like this one, such as a blank one. Otherwise the first call of `run` does."""
+        self.programs.compile(state)
 
     def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
         """Runs `rounds` more rounds on every row.

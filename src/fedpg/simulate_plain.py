@@ -18,7 +18,7 @@ from fedpg.errors import UserError, one_line
 from fedpg.keys import Moment, Purpose
 from fedpg.problem import Problem
 from fedpg.rounds import Participants, SeedState, Stage
-from fedpg.simulate import PRECISION, Agents, Row, Simulator, all_rows, row_programs
+from fedpg.simulate import PRECISION, Agents, Row, Simulator, State, all_rows, row_programs
 
 
 class StageError(UserError):
@@ -90,6 +90,9 @@ class Plain:
     def blank(self, key: jax.Array, agents: Any) -> SeedState:
         """The rows of a state before the warm-up."""
         return self.call("blank", key, agents, None)
+
+    def compile(self, state: State) -> None:
+        """Does nothing."""
 
 
 def plain_simulator(

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from fedpg import bench as benchmarks
+from fedpg.bench import first_result, scale
 from fedpg.bench.draw import draw
 from fedpg.bench.mujoco import ENGINE
 from fedpg.cli import bench as verb
@@ -59,6 +60,45 @@ def test_measurements_are_taken_in_turns():
     work = {name: lambda name=name: order.append(name) or float(len(order)) for name in ("a", "b")}
     assert benchmarks.in_turns(3, **work) == {"a": 3.0, "b": 4.0}
     assert order == ["a", "b"] * 3
+
+
+def test_slopes(monkeypatch):
+    """Seconds that double with the size have slope one; sizes without work do not matter."""
+    order = []
+    work = {size: lambda size=size: order.append(size) or 0.5 * size for size in (1, 4, 16)}
+    row = scale.row_of("a", "rounds", work, benchmarks.Options(repeats=2))
+    assert (row["sizes"], row["seconds"], row["slope"]) == ([1, 4, 16], [0.5, 2.0, 8.0], 1.0)
+    assert order == [1, 4, 16] * 3
+    assert len(row["peaks"]) == 3
+    assert scale.slope([1, 2, 4], [3.0, 3.0, 3.0]) == 0.0
+    assert scale.slope([1, 2, 4], [1.0, 4.0, 16.0]) == 2.0
+    assert "peaks" not in scale.row_of("a", "seeds", work, benchmarks.Options(repeats=2))
+
+
+def test_every_size_of_the_slopes_is_measured(monkeypatch):
+    """Three sizes of four dimensions of two tasks; one training serves the smallest size of all dimensions."""
+    made = []
+
+    class Counted:
+        def __init__(self, config, rounds):
+            made.append((config.env, config.seeds, config.agents, config.horizon))
+
+        def seconds(self, rounds=1):
+            return float(rounds)
+
+    monkeypatch.setattr(scale, "Training", Counted)
+    rows = scale.measure(benchmarks.Options(repeats=1))
+    assert [row["group"].rpartition(" ")[2] for row in rows] == ["rounds", "seeds", "agents", "horizon"] * 2
+    assert len(made) == len(set(made)) == 2 * 7
+
+
+def test_the_first_lines_of_metrics_are_timed(tmp_path):
+    """Once before a round and once after it; a command that fails is an error and no time."""
+    small = ["--env", "random-mdp", "--agents", "2", "--horizon", "3", "--local-steps", "1"]
+    before, after = first_result.seconds_of_lines(tmp_path, 0, small)
+    assert 0.0 < before <= after
+    with pytest.raises(RuntimeError, match="ended with 2"):
+        first_result.seconds_of_lines(tmp_path, 1, ["--agents", "none"])
 
 
 @pytest.mark.slow

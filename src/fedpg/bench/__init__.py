@@ -7,6 +7,7 @@ Each subject is a module with `measure(options) -> rows`. A row is a dict:
     rate             how much was done in a second, the median of several measurements that were taken in turns
     unit             of what, such as "environment steps"; "" if there is no rate
     first_seconds    until the first result, compilation included (optional)
+    round_seconds    until the metrics after a first round, compilation included (optional)
     peak_bytes       most memory that the process or the device has used so far (optional)
     any other keys   sizes: lanes, agents, horizon, ...
 """
@@ -26,8 +27,9 @@ SUBJECTS = {
     "tabular": "finite MDPs: FedSVRPG-M beside scalar loops",
     "cartpole": "CartPole: FedSVRPG-M with its gradients, beside PyTorch and Gymnasium, for 1 to many lanes",
     "mujoco": "MuJoCo: REINFORCE and the actor-critic, beside the bare engine and Stable-Baselines3",
+    "scale": "seconds of a run over seeds, agents, rounds and horizon, and their slopes",
     "federation": "a federation of processes: seconds of a round",
-    "first-result": "seconds from the command to the first metrics, the first and the second time",
+    "first-result": "seconds from the command to the first metrics, to those after a round, and of the demo, the first and the second time",
 }
 """What can be measured."""
 Row = dict[str, Any]
@@ -118,8 +120,16 @@ class Training:
 
     def rate(self) -> float:
         """Environment steps a second of a few rounds from the same state."""
+        steps, seconds = self._run(self._rounds)
+        return steps / seconds
+
+    def seconds(self, rounds: int = 1) -> float:
+        """Seconds of some rounds from that state."""
+        return self._run(rounds)[1]
+
+    def _run(self, rounds: int) -> tuple[float, float]:
         import jax
 
         began = time.perf_counter()
-        _, info = jax.block_until_ready(self._sim.run(self._state, self._rounds))
-        return float(info.local.usage.env_steps.sum()) / (time.perf_counter() - began)
+        _, info = jax.block_until_ready(self._sim.run(self._state, rounds))
+        return float(info.local.usage.env_steps.sum()), time.perf_counter() - began

@@ -50,14 +50,15 @@ def bench(options: BenchOptions) -> dict[str, Any]:
 
 def table(found: dict[str, Any]) -> Table:
     """The rows for the screen."""
-    right = [Column(head, justify="right") for head in ("lanes", "a second", "times the peer", "first result, s", "peak, MB")]
+    heads = ("lanes", "a second", "times the peer", "first result, s", "after a round, s", "slope", "peak, MB")
+    right = [Column(head, justify="right") for head in heads]
     shown = Table("subject", "what", "who", *right, title=f"on {', '.join(found['machine']['devices'])}", title_justify="left")
     for row in found["rows"]:
         rate = f"{row['rate']:,.4g} {row['unit']}" if row.get("rate") else ""
         ratio = ", ".join(f"{value:,.3g} ({name})" for name, value in row.get("ratio", {}).items())
         peak = f"{row['peak_bytes'] / 1e6:,.0f}" if "peak_bytes" in row else ""
-        cells = (row["subject"], row["group"], row["name"], str(row.get("lanes", "")), rate, ratio, str(row.get("first_seconds", "")), peak)
-        shown.add_row(*cells)
+        numbers = [str(row.get(key, "")) for key in ("first_seconds", "round_seconds", "slope")]
+        shown.add_row(row["subject"], row["group"], row["name"], str(row.get("lanes", "")), rate, ratio, *numbers, peak)
     return shown
 
 

@@ -321,6 +321,9 @@ class Server:
         row = rounds.initial_state(self._problem, self._algorithm, key, 0, count)._replace(agents=jnp.full(count, FIRST_STATE))
         return State(key, np.asarray(0), _with_axis(row), agents)
 
+    def compile(self, state: State) -> None:
+        """Does nothing: rounds are computed by agents."""
+
     def run(self, state: State, rounds: int, *, accumulate: bool = False) -> tuple[State, Info]:
         """The state after `rounds` more rounds, and their costs; with `accumulate` the costs of earlier calls are added."""
         row, agents = jax.tree.map(lambda x: jnp.asarray(x[0]), state.rows), trees.take(state.agents, 0)

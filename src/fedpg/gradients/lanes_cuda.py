@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedpg import native
 from fedpg.envs.base import Advance
 from fedpg.native import cuda
 from fedpg.native.folder import name_of
@@ -192,9 +193,10 @@ _KEPT: dict[str, Kernel] = {}
 
 def _target(name: str, source: str, options: tuple[str, ...]) -> str:
     known = f"fedpg_lanes_{name}_{name_of(name, source, *options)}"
-    if known not in _KEPT:
-        _KEPT[known] = kernel = Kernel(name, source, options)
-        jax.ffi.register_ffi_target(known, jax.ffi.pycapsule(kernel.handler), platform="CUDA")
+    with native.MAKING:
+        if known not in _KEPT:
+            _KEPT[known] = kernel = Kernel(name, source, options)
+            jax.ffi.register_ffi_target(known, jax.ffi.pycapsule(kernel.handler), platform="CUDA")
     return known
 
 

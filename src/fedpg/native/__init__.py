@@ -11,6 +11,7 @@ Where neither is found, or with FEDPG_KERNELS=off, XLA does the work.
 """
 
 import os
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ VARIABLE = "FEDPG_KERNELS"
 """Environment variable: `off` leaves everything to XLA."""
 MOST_CELLS = 2**14
 """States times actions of the largest kernel: sums of one trajectory must fit on the stack of a thread."""
+MAKING = threading.Lock()
+"""Held while a kernel is compiled and named for XLA: programs that need the same one may be traced in several threads."""
 PLATFORMS = {"cpu": cpu, "cuda": cuda}
 """Where there are kernels. Each module says `why_not`, and has `target`, which makes the kernel of a shape and names it for XLA."""
 
@@ -68,6 +71,8 @@ def visits(
     results = [table, table, number] + ([table, jax.ShapeDtypeStruct((states,), jnp.float32)] if valued else [])
     if valued and PLATFORMS[platform].SCRATCH:
         results.append(jax.ShapeDtypeStruct((horizon,), jnp.uint16))  # working memory: the cells visited
-    call = jax.ffi.ffi_call(PLATFORMS[platform].target(*shape, eager), results, vmap_method="expand_dims")
+    with MAKING:
+        target = PLATFORMS[platform].target(*shape, eager)
+    call = jax.ffi.ffi_call(target, results, vmap_method="expand_dims")
     found = call(key, start.astype(jnp.int32), policy, transition, reward, horizon=np.int64(horizon), discount=np.float32(discount))
     return tuple(found[: 5 if valued else 3])

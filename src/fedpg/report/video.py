@@ -59,7 +59,7 @@ def cartpole(state: np.ndarray, constants: Any) -> np.ndarray:
     for place, radius in ((axle, 3 * scale), (tip, 3 * scale)):
         colour = AXLE if place is axle else POLE
         draw.ellipse([place[0] - radius, place[1] - radius, place[0] + radius, place[1] + radius], fill=colour)
-    return np.asarray(image.resize(SIZE, image_module.Resampling.LANCZOS))
+    return np.asarray(image.reduce(scale))
 
 
 def frame(rows: list[list[Tile]], titles: list[str]) -> np.ndarray:
@@ -105,7 +105,11 @@ def write_gif(frames: list[np.ndarray], path: Path, fps: float) -> Path:
     """Writes an endless GIF of at most `LARGEST_GIF` frames, at the speed of the film."""
     image_module, _, _ = _pillow()
     every = max(1, math.ceil(len(frames) / LARGEST_GIF), math.ceil(fps / 25.0))
-    chosen = [image_module.fromarray(picture).quantize(48, dither=image_module.Dither.NONE) for picture in frames[::every]]
+    pictures = [image_module.fromarray(picture) for picture in frames[::every]]
+    # One palette for the whole film, made from pictures at both ends of it and between: a palette for each takes longer than drawing them.
+    sample = np.concatenate([np.asarray(pictures[i]) for i in sorted({0, len(pictures) // 2, len(pictures) - 1})])
+    palette = image_module.fromarray(sample).quantize(48)
+    chosen = [picture.quantize(palette=palette, dither=image_module.Dither.NONE) for picture in pictures]
     path.parent.mkdir(parents=True, exist_ok=True)
     chosen[0].save(path, save_all=True, append_images=chosen[1:], duration=round(1000.0 * every / fps), loop=0, optimize=True)
     return path

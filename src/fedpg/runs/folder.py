@@ -6,6 +6,7 @@ Files are written such that a kill at any moment loses nothing. events.jsonl exi
 import contextlib
 import datetime
 import fcntl
+import functools
 import importlib.metadata
 import json
 import os
@@ -105,6 +106,7 @@ def manifest() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def version(package: str) -> str | None:
     """The installed version of a package, None if it is not installed."""
     try:

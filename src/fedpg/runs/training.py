@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -82,6 +83,8 @@ def train(
         require(config.rounds >= stored.rounds, f"cannot resume: the run has {stored.rounds} rounds, more than {config.rounds}")
     else:
         config = resolve(Config(**given))
+    # Rounds are cut by the clock, which differs between processes.
+    require(jax.process_count() == 1, "a run folder is written by one process: with jax.distributed, use fedpg.simulator")
     folder = RunFolder(Path(out or new_path(config)))
     if not resume:
         folder.require_empty()
@@ -164,12 +167,14 @@ class _Loop:
     def _begin(self) -> None:
         write_json(self.folder.manifest, manifest())
         began = time.monotonic()
-        self.state = jax.block_until_ready(self.engine.init(self.key))
-        self.seconds = time.monotonic() - began
-        self._record_events()
-        if self.engine.events.live and not self._healthy().any():
-            raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): fix the environment, then --resume")
-        self._evaluate()
+        with ThreadPoolExecutor(1) as meanwhile:
+            meanwhile.submit(self.engine.compile, self.blank)
+            self.state = jax.block_until_ready(self.engine.init(self.key))
+            self.seconds = time.monotonic() - began
+            self._record_events()
+            if self.engine.events.live and not self._healthy().any():
+                raise UserError(f"every agent failed before round 0 (the last was {self.last_event}): fix the environment, then --resume")
+            self._evaluate()
         self._save()
 
     def _rounds(self, stop: threading.Event) -> None:
