@@ -54,6 +54,7 @@ CONFIGS = [
     ('algorithm = "pavgg"', [], "did you mean 'pavg'"),
     ("agents = 3", ["--address", "nowhere"], "is no address"),
     ("agents = 3", ["--status", "127.0.0.1:no"], "is no address"),
+    ("agents = 3", ["--policy", "127.0.0.1"], "is no address"),
     ('env = "spaces"', [], "spaces needs one of"),
 ]
 

@@ -194,7 +194,8 @@ def test_the_server_says_nothing_about_the_environment(tmp_path):
 
 
 def test_one_that_withholds_tells_neither_costs_nor_scores(tmp_path):
-    open_agent, closed = (agent_of(dataclasses.replace(OWN, withhold=w), tmp_path / str(w)) for w in (False, True))
+    said: list = []
+    open_agent, closed = (agent_of(dataclasses.replace(OWN, withhold=w), tmp_path / str(w), said.append) for w in (False, True))
     (_, told), (_, kept) = update(open_agent, FIRST_STATE, 0), update(closed, FIRST_STATE, 0)
     for name, array in told.items():
         if name.startswith("message"):
@@ -204,8 +205,10 @@ def test_one_that_withholds_tells_neither_costs_nor_scores(tmp_path):
     assert told["info.usage.env_steps"] > 0
     scores = task_of(kind="evaluate", from_state=0)
     assert set(ask(open_agent, scores)[1]) == {"total_return", "objective"}
+    said.clear()
     answer, arrays = ask(closed, scores)
     assert (answer.withheld, answer.error, arrays) == (True, "", {})
+    assert "return " in said[-1], "people at the agent learn it"
 
 
 def test_one_that_plays_an_attacker_lies_in_its_messages(tmp_path):

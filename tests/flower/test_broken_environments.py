@@ -13,6 +13,7 @@ from fedpg.errors import UserError
 from fedpg.flower import trial
 from fedpg.flower.trial import try_environment
 from helpers import broken_env
+from helpers.real import PATIENCE
 
 FILE = broken_env.__file__
 BROKEN = {
@@ -42,7 +43,7 @@ def test_ten_environments_that_do_not_work_end_join_before_it_connects(tmp_path)
     (tmp_path / "syntax.py").write_text("def make(:\n")
     started = {env: join(tmp_path, env, number) for number, env in enumerate(BROKEN)}
     for env, why in BROKEN.items():
-        printed, errors = started[env].communicate(timeout=240)
+        printed, errors = started[env].communicate(timeout=PATIENCE)
         (line,) = errors.strip().splitlines()
         assert (started[env].returncode, why in line) == (2, True), (env, errors)
         assert "greeting" not in printed, "it did not connect"
@@ -57,7 +58,7 @@ def test_environments_that_are_merely_odd_go_on(tmp_path):
                 break
         assert process.poll() is None, name
         process.terminate()
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
 
 
 @pytest.mark.parametrize("env", [env for env in BROKEN if env.startswith(FILE)], ids=lambda env: env.rpartition(":")[2])

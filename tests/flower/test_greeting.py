@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from fedpg.envs import cartpole
 from fedpg.errors import UserError
-from fedpg.flower import greeting
+from fedpg.flower import greeting, web
 from fedpg.flower.greeting import MAX_REFUSALS, NOT_NOW, REFUSED, WELCOME, Door, Greeting, greet, my_greeting
 from fedpg.flower.keys import flower_key, make_keys
 from fedpg.flower.protocol import spaces_of
@@ -61,15 +62,36 @@ def test_who_is_welcome_and_who_is_not(keys):
     assert answer(door()[0], msgspec.structs.replace(good, agent=2))[1] == "there is no agent 2 in a federation of 2"
 
 
-def test_a_refusal_is_noted_once_in_a_while_and_not_for_ever(monkeypatch):
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only the test moves."""
+    made = SimpleNamespace(now=0.0, time=time.time)
+    made.monotonic = lambda: made.now
+    monkeypatch.setattr(greeting, "time", made)
+    monkeypatch.setattr(web, "time", made)
+    return made
+
+
+def test_a_refusal_that_goes_on_is_noted_less_and_less_often(clock):
     made, lines = door()
-    for _ in range(5):
+    for _ in range(1800):  # an hour of somebody who tries every two seconds
         answer(made, Greeting(0, "old", "", 0.0, ""))
-    assert len(lines) == 1
-    monkeypatch.setattr(greeting, "PAUSE", 0.0)
-    for _ in range(2 * MAX_REFUSALS):
+        clock.now += 2.0
+    assert len(lines) == 11, "after 10, 20, 40, ... and then every 600 seconds"
+    for _ in range(5):  # an operator who tries something once a minute
+        clock.now += 700.0
         answer(made, Greeting(0, "old", "", 0.0, ""))
+    assert len(lines) == 16
+
+
+def test_refusals_without_end_do_not_fill_the_disk_nor_hide_what_comes_later(clock):
+    made, lines = door()
+    for number in range(3 * MAX_REFUSALS):
+        made.refuse(None, "".join(chr(ord("a") + int(digit)) for digit in str(number)))
     assert len(lines) == MAX_REFUSALS
+    clock.now += greeting.REFILL
+    answer(made, Greeting(0, "old", "", 0.0, ""))
+    assert "it has fedpg old" in lines[-1][1]
 
 
 def test_three_thousand_fuzzed_greetings_get_a_line_and_change_nothing(monkeypatch):

@@ -20,7 +20,7 @@ def returns(folder, liars: int, **config) -> list[float]:
         real.serve()
         for agent in range(AGENTS):
             real.join(agent, "--attack", "sign-flip" if agent < liars else "none")
-        rows = real.finish(500.0)
+        rows = real.finish()
     assert not any(real.missed(agent) for agent in range(AGENTS))
     return [row["return"] for row in rows]
 

@@ -82,6 +82,18 @@ def test_agents_are_those_whose_nodes_say_so_and_answers_go_by_agent():
     assert not lines
 
 
+def test_an_agent_that_was_restarted_while_nobody_asked_it_leaves_a_line():
+    grid, link, lines = linked({7: node(0), 8: node(1)})
+    assert link.present() == {0, 1}
+    grid.activated[8] = "later"
+    for _ in range(2):
+        assert link.present() == {0, 1}
+    assert lines == ["agent 1 connected anew"]
+    grid.nodes[7] = node(0, work=lambda packet: grid.activated.update({7: "later"}))
+    assert dict(link.ask({0: b"a"}, 1.0)) == {0: "it connected anew"}
+    assert len(lines) == 1, "that line has the number of the round"
+
+
 @pytest.mark.parametrize(
     ("intruder", "why"),
     [

@@ -17,6 +17,7 @@ from fedpg.errors import UserError
 from fedpg.flower.greeting import Door
 from fedpg.flower.keys import flower_key, make_keys
 from fedpg.flower.proxy import CALLS, MAX_BODY_UNKNOWN, Proxy
+from fedpg.flower.web import TLS_HANDSHAKE
 
 
 class Link(http.server.BaseHTTPRequestHandler):
@@ -164,6 +165,18 @@ def test_long_calls_are_for_known_keys(keys, tmp_path):
         assert line.endswith(" 127.0.0.1 POST '/v1/fleet/push-object' refused with 413")
 
 
+def test_strangers_do_not_fill_the_log_of_the_superlink(keys, monkeypatch):
+    monkeypatch.setattr("fedpg.flower.proxy.MAX_UNKNOWN", 5)
+    known = base64.b64encode(flower_key(keys / "agent-0.pub")).decode()
+    with link() as server, opened(server.server_port, door=Door(1, "", {known: 0}, lambda agent, line: None)) as proxy:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=5)
+        found = [call(connection, "/v1/fleet/pull-messages", flwr_public_key="mine")[0] for _ in range(8)]
+        assert found == [200] * 5 + [429] * 3
+        assert call(connection, "/v1/fleet/pull-messages", flwr_public_key=known)[0] == 200, "agents are served as ever"
+        connection.close()
+        assert len(server.seen) == 6
+
+
 def test_a_link_that_is_away_is_for_agents_to_try_again(monkeypatch):
     monkeypatch.setattr("fedpg.flower.proxy.RESTART_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
@@ -185,6 +198,38 @@ def test_a_call_waits_for_a_link_that_is_being_restarted():
             assert connection.getresponse().read() == b"seenearly"
             assert [body for _, body, _ in server.seen] == [b"early"]
         connection.close()
+
+
+def test_a_call_waits_for_a_link_that_does_not_know_the_keys_yet():
+    """An agent that comes in the first second must not be told that its key is in use."""
+    ready = threading.Event()
+    with link() as server, opened(server.server_port, is_ready=ready.is_set) as proxy:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+        connection.request("POST", "/v1/fleet/pull-messages", b"early")
+        time.sleep(0.5)
+        assert not server.seen
+        ready.set()
+        assert connection.getresponse().read() == b"seenearly"
+        connection.close()
+
+
+def test_data_that_look_like_the_beginning_of_tls_are_no_news():
+    lines: list = []
+    door = Door(1, "", {}, lambda agent, line: lines.append(line))
+    with link() as server, opened(server.server_port, door=door) as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as raw:
+            raw.sendall(b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nConnection: close\r\n\r\n")
+            time.sleep(0.3)
+            raw.sendall(TLS_HANDSHAKE + b"??")
+            while raw.recv(1000):
+                pass
+        assert [body for _, body, _ in server.seen] == [TLS_HANDSHAKE + b"??"]
+        assert not lines
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as raw:
+            raw.sendall(TLS_HANDSHAKE + b"??")
+            with contextlib.suppress(ConnectionResetError):
+                raw.recv(1000)
+    assert len(lines) == 1
 
 
 def test_what_keeps_it_shut_is_one_line(plain, keys, tmp_path):

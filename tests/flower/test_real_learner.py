@@ -34,13 +34,13 @@ def test_hopper_with_an_agent_that_is_killed_and_restored_ends_where_the_simulat
         real.serve()
         for agent in range(COUNT):
             real.join(agent)
-        real.wait_until(lambda: real.round() >= 2, 400.0)
+        real.wait_until(lambda: real.round() >= 2)
         real.kill("join-1")
         real.wait_until(lambda: not real.is_present(1))
         during = real.round()
         assert during < ROUNDS
         real.join(1)
-        real.finish(400.0)
+        real.finish()
         round, found = saved(real)
         found |= kept_by_agents(real, found.pop("agents")[0])
     assert round == ROUNDS

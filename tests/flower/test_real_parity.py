@@ -30,7 +30,7 @@ def test_a_real_federation_has_the_simulators_state_after_every_round(tmp_path, 
         real.serve()
         for agent in range(COUNT):
             real.join(agent)
-        found = watched(real, 500.0)
+        found = watched(real)
         rows = real.finish(1.0)
     assert sorted(found) == list(range(ROUNDS + 1))
     assert not [event for event in real.events() if event["agent"] is not None]

@@ -13,7 +13,7 @@ import pytest
 from fedpg.flower.keys import make_keys
 from fedpg.flower.processes import free_port
 from fedpg.flower.superlink import APP
-from helpers.real import Real, federation
+from helpers.real import PATIENCE, Real, federation
 
 
 def supernode(real: Real, name: str, *words: str) -> None:
@@ -29,7 +29,7 @@ def flwr(real: Real, home: Path, *words: str) -> subprocess.CompletedProcess:
     (home / "config.toml").write_text(f'[superlink.theirs]\naddress = "{real.address}"\n{secure}\n[superlink.local]\n')
     command, environment = [str(Path(sys.executable).with_name("flwr")), *words], dict(os.environ) | real.environment
     environment |= {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.federation
@@ -66,9 +66,9 @@ def test_everybody_who_has_no_business_there(tmp_path):
         registered = flwr(real, tmp_path / "home", "supernode", "register", str(strange / "agent-1.pub"), "theirs")
         submitted = flwr(real, tmp_path / "home", "run", str(APP), "theirs")
         assert registered.returncode == submitted.returncode == 1
-        assert real.processes["impostor"].wait(60) == 2, "it does not get past the greeting"
+        assert real.processes["impostor"].wait(PATIENCE) == 2, "it does not get past the greeting"
         for name in ("unknown key", "no key", "other server"):
-            assert real.processes[name].wait(30) == 1
+            assert real.processes[name].wait(PATIENCE) == 1
         real.join(0)  # the one with the right key
         real.finish()
         assert real.processes["plain text"].poll() is None, "it tries and tries"

@@ -23,7 +23,7 @@ from fedpg.runs.config import Config
 from fedpg.runs.progress import Progress
 from helpers.agents import Direct, agents_of
 from helpers.hostile import edited
-from helpers.real import federation
+from helpers.real import PATIENCE, federation
 from helpers.runs import final_arrays
 
 CONFIG = Config(env="random-mdp", algorithm="calm", agents=4, rounds=6, local_steps=2, batch=2, horizon=6, eval_every=1)
@@ -214,16 +214,16 @@ def test_three_processes_of_which_one_joins_later_and_one_leaves_for_good(tmp_pa
         third = real.join(2, "--once")
         real.wait_until(lambda: any(row["return_per_agent"][2] is not None for row in real.lines("metrics.jsonl")))
         real.processes["join-0"].terminate()
-        real.processes["join-0"].wait(30)
+        real.processes["join-0"].wait(PATIENCE)
         goodbye = real.join(0, "--leave")
-        assert goodbye.wait(60) == 0, real.log("join-0")
+        assert goodbye.wait(PATIENCE) == 0, real.log("join-0")
         left = real.round()
         assert real.agent(0)["state"] == "left"
         real.wait_until(lambda: real.round() > left)
         real.kill("serve")
         real.serve("--resume")
         rows = real.finish()
-        assert third.wait(60) == 0
+        assert third.wait(PATIENCE) == 0
     assert "to leave for good, add --leave" in real.log("join-0").lower()
     assert "the server knows that this agent has left for good" in real.log("join-0")
     assert [row["round"] for row in rows] == list(range(rounds + 1))

@@ -144,6 +144,21 @@ def test_a_round_may_end_with_some_answers(tmp_path, clock):
     assert [event for event in events if "came late, and counts in round" in event["what"]]
 
 
+def test_an_agent_that_was_slow_once_is_waited_for_again(tmp_path, clock):
+    """From the fourth round on it is a little slower than the others, as any agent may be."""
+    config, factors = Config(algorithm="pavg", **SLOW | {"rounds": 16, "agents": 3, "eval_every": 16}), {1: 10.0}
+
+    class Recovers(Timed):
+        def ask(self, packets, seconds, enough=lambda waiting, elapsed: False):
+            factors[1] = 10.0 if self.clock.now < 1000.0 + 12 * SECONDS else 1.2
+            return super().ask(packets, seconds, enough)
+
+    train_remotely(config, tmp_path / "run", lambda terms, note: Recovers(agents_of(config), clock, factors))
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert any(event["agent"] == 1 for event in events)
+    assert max(event["round"] for event in events) < 10, "it takes part like the others"
+
+
 def test_a_deadline_adapts_and_has_a_floor():
     found = Pace(0.0)
     assert found.deadline("update") == pace.FIRST

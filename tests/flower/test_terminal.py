@@ -82,6 +82,15 @@ def test_not_more_lines_of_events_than_a_person_reads():
     for number in range(1, 100):
         found += lines.new(Status(events=[Event(number, 0.0, "round 1", None, f"mishap {chr(0x4E00 + number)}")]))
     assert len(found) == MAX_EVENTS
+    assert lines.new(Status(events=[Event(100, 0.0, "round 1", 2, "mishap")])), "one agent's do not hide another's"
+
+
+def test_every_refusal_gets_a_line():
+    lines, what = StatusLines(), "refused (a caller from 192.0.2.1): unknown key"
+    for number in range(1, 100):
+        status = Status(events=[Event(number, 0.0, "greeting", 1, what)])
+        assert lines.new(status) == [f"greeting: agent 1: {what} (events.jsonl has all)"], number
+        assert lines.new(status) == []
 
 
 @pytest.mark.parametrize("terminal", [False, True])

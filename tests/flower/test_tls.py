@@ -35,7 +35,7 @@ def test_an_agent_that_was_killed_comes_back_with_its_key(tmp_path):
         during = real.round()
         real.kill("join-1")
         real.join(1)
-        real.finish(400.0)
+        real.finish()
     assert set(real.missed(1)) <= {during, during + 1}
     repeated = [event for event in real.events() if "fewer than 2 usable messages: the exchange is repeated" in event["what"]]
     assert {event["round"] for event in repeated} == set(real.missed(1)) != set()
@@ -60,7 +60,7 @@ def test_whoever_listens_on_the_loopback_interface(tmp_path, secure):
         real.serve()
         real.join(0)
         real.join(1)
-        states = watched(real, 240.0)
+        states = watched(real)
         real.finish(1.0)
     assert sorted(states) == [0, 1, 2]
     port = int(real.address.rpartition(":")[2])

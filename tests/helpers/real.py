@@ -21,6 +21,8 @@ from fedpg.runs.setup import resolve
 
 MARK = "FEDPG_TEST_FEDERATION"
 """A variable in the environment of everything that a federation starts: what it is found by."""
+PATIENCE = 900.0
+"""Seconds after which something that does not happen counts as never happening: a busy machine is no failure."""
 QUICK = {"local_steps": 2, "batch": 2, "horizon": 10, "eval_every": 100, "agents": 3, "rounds": 4}
 """A run whose rounds take no time but Flower's."""
 
@@ -66,7 +68,7 @@ class Real:
         words = ("--server", self.address, "--agent-id", str(agent), "--env", env or self.config.env, *self.secure)
         return self.start(f"join-{agent}", "join", *words, "--folder", str(self.folder / f"agent-{agent}"), *more)
 
-    def finish(self, seconds: float = 240.0) -> list[dict[str, Any]]:
+    def finish(self, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         """Waits for the server to end well; the rows of its metrics."""
         code = self.processes["serve"].wait(seconds)
         assert code == 0, f"serve ended with {code}:\n{self.log('serve')}"
@@ -85,7 +87,7 @@ class Real:
         """What a process has printed."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 240.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Returns when `condition` holds."""
         end = time.monotonic() + seconds
         while not condition():

@@ -15,7 +15,7 @@ from fedpg.errors import UserError
 from fedpg.runs import checkpoint
 from fedpg.runs.config import Config
 from fedpg.runs.setup import build, resolve
-from helpers.real import Real
+from helpers.real import PATIENCE, Real
 
 Arrays = dict[str, np.ndarray]
 SERVER, AGENTS = "server.", "agents."
@@ -31,9 +31,9 @@ def saved(real: Real) -> tuple[int, Arrays]:
     return -1, {}
 
 
-def watched(real: Real, seconds: float) -> dict[int, Arrays]:
+def watched(real: Real) -> dict[int, Arrays]:
     """The state after every round, the agents' from their own disks, taken while the server runs, until it has ended."""
-    found, end = {}, time.monotonic() + seconds
+    found, end = {}, time.monotonic() + PATIENCE
     while True:
         over = real.processes["serve"].poll() is not None or time.monotonic() > end
         round, arrays = saved(real)

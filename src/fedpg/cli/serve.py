@@ -77,33 +77,38 @@ def main(argv: list[str]) -> int:
     from fedpg.flower.status_page import StatusPage
     from fedpg.flower.terminal import StatusView
 
+    for address in (options.address, options.status, options.policy):
+        if address != "none":
+            split_address(address)  # before anything listens
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.umask(0o077)  # what the run and its agents say is nobody else's business
     rules = Rules(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Rules)})
     again = shlex.join(["fedpg", "serve", "--resume", "--out", options.out])
-    with contextlib.ExitStack() as cleanup:
-        server = cleanup.enter_context(Serving(config, folder, options.address, keys, rules, options.resume))
-        remember(dataclasses.replace(options, keys=str(keys) if keys else None), config, folder)
-        if options.insecure:
-            console.print("--insecure: no encryption, and anyone who reaches the port may join", style="bold")
-        if options.status != "none":
-            page = StatusPage(server.status, *split_address(options.status))
-            cleanup.callback(page.stop)
-            console.print(f"status page: http://{page.address}")
-        if options.policy != "none":
-            from fedpg.flower.delivery import PolicyServer
-            from fedpg.runs.policy import FILE
+    try:
+        with contextlib.ExitStack() as cleanup:
+            server = cleanup.enter_context(Serving(config, folder, options.address, keys, rules, options.resume))
+            remember(dataclasses.replace(options, keys=str(keys) if keys else None), config, folder)
+            if options.insecure:
+                console.print("--insecure: no encryption, and anyone who reaches the port may join", style="bold")
+            if options.status != "none":
+                page = StatusPage(server.status, *split_address(options.status))
+                cleanup.callback(page.stop)
+                console.print(f"status page: http://{page.address}")
+            if options.policy != "none":
+                from fedpg.flower.delivery import PolicyServer
+                from fedpg.runs.policy import FILE
 
-            reading = PolicyServer(folder.policy / FILE, *split_address(options.policy), keys)
-            cleanup.callback(reading.stop)
-            console.print(f"policy for readers: {reading.address}")
-        console.print(f"agents connect to {options.address}; to continue after a stop: {again}", soft_wrap=True)
-        try:
+                reading = PolicyServer(folder.policy / FILE, *split_address(options.policy), keys)
+                cleanup.callback(reading.stop)
+                console.print(f"policy for readers: {reading.address}")
+            console.print(f"agents connect to {options.address}; to continue after a stop: {again}", soft_wrap=True)
             with StatusView(console, server.status):
                 server.run()
-        except KeyboardInterrupt:
-            console.print(f"stopped; all finished rounds are saved. Continue with: {again}", soft_wrap=True)
-            return 130
+    except KeyboardInterrupt:  # said when everything has ended: the command works at once
+        if not (folder.federation / OPTIONS).exists():
+            raise
+        console.print(f"stopped; all finished rounds are saved. Continue with: {again}", soft_wrap=True)
+        return 130
     return 0
 
 

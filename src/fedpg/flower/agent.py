@@ -281,8 +281,7 @@ class Agent:
         program = self._program
         if task.kind == "hello":
             return {"shapes": program.shapes}, ()
-        delivers = task.kind == "evaluate" and self._delivery is not None
-        if task.kind != "update" and program.withheld and not delivers:
+        if task.kind == "report" and program.withheld:
             return {"withheld": True}, ()
         if task.kind == "report":
             sent = program.report(task, read_arrays(program.first_params, arrays))
@@ -296,10 +295,10 @@ class Agent:
             self._tell(told)
             first = self._returns.get(task.run, told).partition(", ")[0]
             self._returns[task.run] = told if first == told else f"{first}, {told}"
-            if delivers:
+            if self._delivery is not None:
                 params = program.deployed(shared, state)
                 self._delivery.write(task.run, task.round, program.single, program.problem, params, float(sent.total_return))
-            if program.withheld:
+            if program.withheld:  # its return is for the people here
                 return {"withheld": True}, ()
         else:
             sent, state = self._update(program, task, shared, state)

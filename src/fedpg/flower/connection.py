@@ -119,7 +119,8 @@ class Connection:
             self._refused_since = time.monotonic()
             self._tell(f"the server refuses this agent ({reason}): trying again")
         if time.monotonic() - self._refused_since > REFUSED_SECONDS:
-            raise UserError(f"the server refuses this agent ({reason}): is its key among the server's, and used by nobody else?")
+            right = "is its key among the server's and used by nobody else, and is its clock right?"
+            raise UserError(f"the server refuses this agent ({reason}): {right}")
         self._stopped.wait(AWAY_PAUSE)
 
     def _connect(self) -> None:

@@ -142,10 +142,13 @@ class OpenRun:
         authority: the certificate, as PEM, that signed the SuperLink's; None: no encryption.
         run: Flower's number of the run.
         is_over: whether waiting for the SuperLink is useless: it has ended, or this process is about to.
+
+    Attributes:
+        asked: `time.monotonic()` when the SuperLink was asked what it has not answered yet; None if it has answered everything.
     """
 
     def __init__(self, address: str, secret: bytes, authority: bytes | None, run: int, is_over: Callable[[], bool]) -> None:
-        self._address, self._authority, self._is_over = address, authority, is_over
+        self._address, self._authority, self._is_over, self.asked = address, authority, is_over, None
         asking = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=SECRET_CALLS)
         version, end = RuntimeVersionHttpInterceptor(component_name="flwr-superexec"), time.monotonic() + START_SECONDS
         proofs, retries = [version, asking], self._retries()
@@ -248,10 +251,13 @@ class OpenRun:
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._is_over():
             raise RunLost("stopped")
+        self.asked = time.monotonic()
         try:
             return function(*args)
         except (httpx.HTTPError, ValueError, ObjectPushError) as error:
             raise RunLost(str(error)) from error
+        finally:
+            self.asked = None
 
     def _send_heartbeat(self) -> bool:
         # Flower's own function would interrupt this process; what has become of the run is seen by the next call.

@@ -8,6 +8,7 @@ its number and its shapes again before it counts as present. It is there so that
 """
 
 import base64
+import math
 import ssl
 import threading
 import time
@@ -23,6 +24,7 @@ from fedpg.errors import UserError, one_line
 from fedpg.flower.keys import public_key
 from fedpg.flower.protocol import spaces_of
 from fedpg.flower.status import event_kind
+from fedpg.flower.web import Allowance
 from fedpg.runs.folder import version
 
 PATH = "/fedpg/greeting"
@@ -31,8 +33,10 @@ MAX_GREETING = 4096
 """Bytes of a greeting."""
 AHEAD, BEHIND = 5.0, 300.0
 """Seconds by which an agent's clock may differ from the server's; Flower refuses signatures of other times."""
-PAUSE, MAX_REFUSALS = 10.0, 1000
-"""Seconds in which a refusal of one kind is noted once, and how many are noted in all: callers without a key must not fill the disk."""
+PAUSE, LONGEST_PAUSE = 10.0, 600.0
+"""Seconds in which a refusal of one kind is noted once: at first, and at most, as the time doubles while such refusals go on."""
+MAX_REFUSALS, REFILL = 1000, 10.0
+"""How many refusals of all kinds may be noted at once, and the seconds after which one more may be: callers must not fill the disk."""
 GREETING_SECONDS = 5.0
 
 
@@ -83,7 +87,8 @@ class Door:
         self._agents, self._spaces, self.owners, self._note = agents, spaces, owners, note
         self._versions = {name: version(name) or "" for name in ("fedpg", "flwr")}
         self.present: Callable[[], dict[int, int]] = dict
-        self._noted, self._count, self._lock = dict[tuple[int | None, str], float](), 0, threading.Lock()
+        self._noted = dict[tuple[int | None, str], tuple[float, float, float]]()  # kind -> when it was noted, its pause, when it came last
+        self._allowed, self._lock = Allowance(MAX_REFUSALS, REFILL), threading.Lock()
 
     def answer(self, body: bytes, host: str) -> tuple[int, str]:
         """The answer to a greeting from `host`: a code, and why."""
@@ -122,11 +127,22 @@ class Door:
         """Notes a refusal; returns the line."""
         line = one_line(f"refused{f' (a caller from {host})' if host else ''}: {reason}")
         with self._lock:
-            kind, now = (agent, event_kind(line)), time.monotonic()
-            if now - self._noted.get(kind, -PAUSE) >= PAUSE and self._count < MAX_REFUSALS:
-                self._noted[kind], self._count = now, self._count + 1
+            if self._is_news((agent, event_kind(line)), time.monotonic()):
                 self._note(agent, line)
         return reason
+
+    def _is_news(self, kind: tuple[int | None, str], now: float) -> bool:
+        noted, pause, came = self._noted.get(kind, (-math.inf, PAUSE, -math.inf))
+        if now - noted < pause:
+            self._noted[kind] = noted, pause, now
+            return False
+        if not self._allowed.take():
+            return False
+        if len(self._noted) > 2 * MAX_REFUSALS:
+            self._noted.clear()
+        goes_on = noted < came and now - came < pause
+        self._noted[kind] = now, min(2 * pause, LONGEST_PAUSE) if goes_on else PAUSE, now
+        return True
 
 
 def greet(server: str, greeting: Greeting, keys: Path | None) -> tuple[int, str]:

@@ -51,6 +51,7 @@ class FlowerLink:
         self._grid, self._terms, self._owner, self._note = grid, terms, owner, note
         self._nodes: dict[int, int] = {}  # agent -> node
         self._activated: dict[int, str] = {}  # node -> when it connected
+        self._waited_for: set[int] = set()  # nodes whose answers `ask` waits for
         self._hellos: dict[int, Hello] = {}  # by node
         self._late: dict[str, tuple[int, int, float]] = {}  # message -> agent, node, when its time was up
         self._came: dict[int, bytes] = {}  # agent -> an answer that came late
@@ -82,6 +83,7 @@ class FlowerLink:
             else:
                 yield agent, "could not be sent"
         while waiting and (elapsed := time.monotonic() - began) < seconds and not enough(set(waiting.values()), elapsed):
+            self._waited_for = {places[agent][0] for agent in waiting.values()}
             for reply in self._grid.pull_messages(list(waiting)):
                 agent = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
@@ -96,6 +98,7 @@ class FlowerLink:
                     del waiting[message]
                     self._give_up(message, agent, node)
                     yield agent, "it connected anew" if node in self._activated else "its node has gone"
+        self._waited_for = set()
         why = "not waited for" if waiting and elapsed < seconds else f"no answer within {seconds:g} seconds"
         for message, agent in waiting.items():
             self._give_up(message, agent, places[agent][0])
@@ -150,9 +153,12 @@ class FlowerLink:
         if time.monotonic() - self._looked < NODE_POLL:
             return
         self._looked = time.monotonic()
-        nodes = {info.node_id: info for info in self._grid.get_nodes()}
+        nodes, before = {info.node_id: info for info in self._grid.get_nodes()}, self._activated
         self._activated = {node: info.last_activated_at for node, info in nodes.items()}
         self._nodes = {agent: node for agent, node in self._nodes.items() if node in nodes}
+        for agent, node in self._nodes.items():  # `ask` says so itself of those that it waits for
+            if node not in self._waited_for and before.get(node, self._activated[node]) != self._activated[node]:
+                self._note(f"agent {agent} connected anew")
         self._hellos = {node: hello for node, hello in self._hellos.items() if node in nodes}
         for node in set(nodes).difference(self._nodes.values(), self._leaving.values()):
             if node not in self._hellos or time.monotonic() > self._hellos[node].again:

@@ -24,6 +24,8 @@ QUIET = {
 """The environment of Flower's processes, unless the user has set these variables otherwise."""
 STOP_SECONDS = 5.0
 """How long a process may take to end before it is killed."""
+OPEN_SECONDS = 300.0
+"""How long a process may take until it listens: on a busy machine, importing alone has taken more than a minute."""
 END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
 RUNNING = "running.json"
 """The file with the processes that work in a folder: name -> identity. It is there only while they run, or if they were killed."""
@@ -184,7 +186,7 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def wait_until_open(port: int, child: Child, seconds: float = 60.0) -> None:
+def wait_until_open(port: int, child: Child, seconds: float = OPEN_SECONDS) -> None:
     """Returns when a process listens on a port of this machine; raises if `child`, which should, has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -13,7 +13,7 @@ import datetime
 import functools
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fedpg.flower.greeting import MAX_GREETING, PATH, Door
-from fedpg.flower.web import WebServer
+from fedpg.flower.web import Allowance, WebServer
 
 CALLS = frozenset(
     {
@@ -46,6 +46,9 @@ REPLY_SECONDS = 60.0
 """How long the SuperLink may take to answer."""
 RESTART_SECONDS, RESTART_POLL = 20.0, 0.2
 """How long a call waits for a SuperLink that does not listen, and between two tries. A SuperNode gives up after 30 seconds."""
+MAX_UNKNOWN, REFILL = 1000, 10.0
+"""How many calls without a known key reach the SuperLink, which writes a line into its log for each, and after how many seconds one
+more may."""
 MAX_LOG_LINES, MAX_LOG_PATH = 10_000, 200
 """Limits of the log: endless calls must not fill the disk."""
 
@@ -59,6 +62,7 @@ class Proxy:
         keys: the folder with ca.crt, server.pem and server.key; None: no encryption, on either side.
         door: answers greetings and hears of everyone who is refused; without one, nobody is greeted and every call may be long.
         log: the file that gets a line for each refused call; `refused` is their number.
+        is_ready: whether the SuperLink knows the agents' keys; calls wait until then.
     """
 
     def __init__(
@@ -69,10 +73,11 @@ class Proxy:
         keys: Path | None = None,
         door: Door | None = None,
         log: Path | None = None,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._superlink_port, self._keys, self._log, self.refused = superlink_port, keys, log, 0
+        self._superlink_port, self._keys, self._log, self.refused, self._is_ready = superlink_port, keys, log, 0, is_ready
         self._door = door or Door(0, "", {}, lambda agent, line: None)
-        self._known = self._door.owners
+        self._known, self._strangers = self._door.owners, Allowance(MAX_UNKNOWN, REFILL)
         routes = [Route(f"/v1/fleet/{call}", functools.partial(self._pass_on, call), methods=["POST"]) for call in sorted(CALLS)]
         routes += [Route(PATH, self._greet, methods=["POST"])] if door else []
         app = Starlette(routes=routes, exception_handlers={404: self._refuse, 405: self._refuse}, lifespan=self._connected)
@@ -111,6 +116,8 @@ class Proxy:
     async def _pass_on(self, call: str, request: Request) -> Response:
         key = request.headers.get(KEY_HEADER)
         unknown = bool(self._known) and key not in self._known
+        if unknown and not self._strangers.take():
+            return await self._refuse(request, status=429)
         limit, body = MAX_BODY_UNKNOWN if unknown else MAX_BODY, bytearray()
         async for part in request.stream():
             body += part
@@ -127,18 +134,20 @@ class Proxy:
         return Response(reply.content, reply.status_code, kept)
 
     async def _ask(self, call: str, body: bytes, headers: list[tuple[str, str]], request: Request) -> httpx.Response | None:
-        """The SuperLink's answer; None if it breaks off. A call waits for a SuperLink that is being restarted."""
+        """The SuperLink's answer; None if it breaks off. A call waits for a SuperLink that is being started."""
         end = time.monotonic() + RESTART_SECONDS
         while True:
             try:
-                # The name comes from our own list, so nothing in the request's path reaches the SuperLink.
-                return await self._link.post(call, content=body, headers=headers)
+                if self._is_ready():
+                    # The name comes from our own list, so nothing in the request's path reaches the SuperLink.
+                    return await self._link.post(call, content=body, headers=headers)
             except httpx.ConnectError:
-                if time.monotonic() > end or await request.is_disconnected():
-                    return None
-                await asyncio.sleep(RESTART_POLL)
+                pass
             except httpx.TransportError:
                 return None
+            if time.monotonic() > end or await request.is_disconnected():
+                return None
+            await asyncio.sleep(RESTART_POLL)
 
 
 def _host(request: Request) -> str:

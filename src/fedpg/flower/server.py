@@ -136,7 +136,7 @@ class RemoteAgents:
             status.left(self.seats.left)
         self.note = self.events.note
         self._serial = time.time_ns() // 1000  # above the serial numbers of earlier processes of this run
-        self.pace, self._unanswered = Pace(rules.deadline), dict[int, Task]()
+        self.pace, self._unanswered = Pace(rules.deadline), dict[int, tuple[Task, float]]()  # agent -> a task, and when it was sent
         self._late: dict[int, tuple[Task, bytes]] = {}  # agent -> an answer that came late, and its task
 
     @property
@@ -211,7 +211,7 @@ class RemoteAgents:
         if self._status:
             self._status.asked(self.events.round, self.events.during, list(packets), sum(map(len, packets.values())))
         began, patience = time.monotonic(), Patience(self, task.kind, len(packets))
-        self._unanswered |= tasks
+        self._unanswered |= {agent: (sent, began) for agent, sent in tasks.items()}
 
         def is_over(waiting: set[int], elapsed: float) -> bool:
             self._part()
@@ -237,7 +237,10 @@ class RemoteAgents:
         """The answers of `ids` to the question of `task` in an earlier round that have come since, and are not too old."""
         for agent, answer in self.link.late().items() if self._unanswered else ():
             if agent in self._unanswered:
-                self._late[agent] = self._unanswered.pop(agent), answer
+                asked, began = self._unanswered.pop(agent)
+                if (took := time.monotonic() - began) < self.pace.deadline(asked.kind):
+                    self.pace.took(asked.kind, agent, took)  # it was not waited for, but is slow no more
+                self._late[agent] = asked, answer
         found = {}
         for agent in sorted(ids & self._late.keys()) if usable else ():
             asked, answer = self._late.pop(agent)

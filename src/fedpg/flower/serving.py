@@ -1,6 +1,7 @@
 """A server as one process beside its SuperLink: proxy, status page, the training in a thread, and a watch over all of them."""
 
 import contextlib
+import errno
 import functools
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from fedpg.errors import UserError, require
 from fedpg.flower.event_queue import EventQueue
-from fedpg.flower.flwr_private import RunLost
+from fedpg.flower.flwr_private import OpenRun, RunLost
 from fedpg.flower.greeting import Door
 from fedpg.flower.keys import key_owner
 from fedpg.flower.link import FlowerLink
@@ -19,7 +20,7 @@ from fedpg.flower.protocol import spaces_of
 from fedpg.flower.proxy import Proxy
 from fedpg.flower.server import Rules, RunTerms
 from fedpg.flower.server_app import check, train_remotely
-from fedpg.flower.status import STATUS_FILE, StatusWriter
+from fedpg.flower.status import STATUS_FILE, StatusWriter, read_status
 from fedpg.flower.superlink import SuperLink
 from fedpg.runs import metrics
 from fedpg.runs.config import Config
@@ -29,11 +30,12 @@ from fedpg.runs.setup import prepare, resolve
 TRIES = 10
 """How often a SuperLink is restarted without a finished round in between."""
 POLL, STANDSTILL_SECONDS = 0.2, 10.0
-"""Seconds between looks at the training, and after how many without a look the server says so."""
+"""Seconds between looks at the training, and after how many without a look, or an answer of the SuperLink, the server says so."""
 OVER_SECONDS = 30.0
 """How long the server waits, after the last round, until its agents know that the run is over."""
 STOP_SECONDS = 10.0
 """How long the training may take to notice that it is stopped."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
 KILLED = "the server was killed, or its machine stopped: it continues from the last finished round"
 
 
@@ -57,6 +59,7 @@ class Serving(contextlib.ExitStack):
         check(config, rules)
         self._config, self._folder, self._keys, self._rules, self._resume = config, folder, keys, rules, resume
         self._host, self._port = split_address(address)
+        self._told = 0.0  # `time.monotonic()` of the last question whose missing answer was told
         self._events, self.status = EventQueue(), folder.federation / STATUS_FILE
 
     def __enter__(self) -> "Serving":
@@ -68,6 +71,7 @@ class Serving(contextlib.ExitStack):
             if not self._resume:
                 self.status.unlink(missing_ok=True)
             elif self._running.killed:
+                self._events.round = status.round if (status := read_status(self.status)) else 0
                 self._events.note(None, KILLED, "resuming")
             self._writer = StatusWriter(self.status, resolve(self._config), metrics.read(self._folder.metrics))
             self._link = SuperLink(place, self._keys, self._running)
@@ -75,7 +79,7 @@ class Serving(contextlib.ExitStack):
             config = resolve(self._config)
             spaces, note = spaces_of(prepare(config).federation.environment), functools.partial(self._events.note, during="greeting")
             self._door = Door(config.agents, spaces, self._link.owners, note)
-            proxy = Proxy(self._host, self._port, self._link.port, self._keys, self._door, place / "proxy.log")
+            proxy = Proxy(self._host, self._port, self._link.port, self._keys, self._door, place / "proxy.log", lambda: self._link.ready)
             self.callback(proxy.stop)
             return self
         except BaseException:
@@ -103,6 +107,9 @@ class Serving(contextlib.ExitStack):
             self._writer.failed(str(error))
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                self._writer.failed(why := f"the disk of {self._folder.path} is full: make room, then --resume")
+                raise UserError(why) from error
             log = self._folder.federation / "server.log"
             with log.open("a") as file:
                 traceback.print_exception(error, file=file)
@@ -134,7 +141,7 @@ class Serving(contextlib.ExitStack):
             train_remotely(self._config, self._folder.path, make_link, **rest)
             self._agents.tell("over", "", OVER_SECONDS)
 
-        work = Work(train, self._stood_still)
+        work = Work(train, self._stood_still, lambda: self._watch(run))
         try:
             work.wait()
         except BaseException:
@@ -146,18 +153,26 @@ class Serving(contextlib.ExitStack):
             run.close(done=work.done)
 
     def _stood_still(self, seconds: float) -> None:
+        self._told = time.monotonic()  # so long the SuperLink was not listened to
         self._events.note(None, f"the server stood still for {seconds:.0f} s: it was stopped, or its machine was too busy")
+
+    def _watch(self, run: OpenRun) -> None:
+        """Says, once for every question, that the SuperLink does not answer."""
+        asked = run.asked
+        if asked is not None and asked > self._told and time.monotonic() - asked > STANDSTILL_SECONDS:
+            self._told = asked
+            self._events.note(None, f"no answer from the SuperLink for {STANDSTILL_SECONDS:g} s: it is stopped, or its machine is too busy")
 
 
 class Work(threading.Thread):
     """A function that runs in a thread, so that the main thread is free for Ctrl-C and for starting processes.
 
-    `stood_still` is called with the seconds for which not even the main thread ran.
+    `watch` is called several times a second, and `stood_still` with the seconds for which not even the main thread ran.
     """
 
-    def __init__(self, function: Callable[[], object], stood_still: Callable[[float], None]) -> None:
+    def __init__(self, function: Callable[[], object], stood_still: Callable[[float], None], watch: Callable[[], None]) -> None:
         super().__init__(name="training", daemon=True)
-        self._function, self._stood_still, self.done, self._error = function, stood_still, False, None
+        self._function, self._stood_still, self._watch, self.done, self._error = function, stood_still, watch, False, None
         self.start()
 
     def run(self) -> None:
@@ -175,5 +190,6 @@ class Work(threading.Thread):
             self.join(POLL)
             if (lost := time.monotonic() - began) > STANDSTILL_SECONDS:
                 self._stood_still(lost)
+            self._watch()
         if self._error:
             raise self._error

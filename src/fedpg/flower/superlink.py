@@ -26,12 +26,13 @@ class SuperLink:
 
     Attributes:
         port: where it listens; the same after a restart.
+        ready: whether it runs and knows the agents' keys.
         owners: public key of an agent, as in Flower's header -> agent.
     """
 
     def __init__(self, folder: Path, keys: Path | None, running: Running) -> None:
         self._folder, self._keys, self._running = folder, keys, running
-        self._home, self.port, self._child = folder / "flower", free_port(), None
+        self._home, self.port, self._child, self.ready = folder / "flower", free_port(), None, False
         secure = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.pem", "--ssl-keyfile": "server.key"}
         self._secure = key_flags(keys, secure) + (["--enable-supernode-auth"] if keys else [])
         self._address, self._authority = f"127.0.0.1:{self.port}", (keys / "ca.crt").read_bytes() if keys else None
@@ -51,6 +52,7 @@ class SuperLink:
         self._child = Child(words, self._folder / "superlink.log", self._home, self._running, parting=signal.SIGKILL)
         wait_until_open(self.port, self._child)
         self._register_keys()
+        self.ready = True
 
     def code(self) -> int | None:
         """Its exit code; None while it runs."""
@@ -63,6 +65,7 @@ class SuperLink:
 
     def stop(self) -> None:
         """Ends it."""
+        self.ready = False
         if self._child:
             self._child.stop()
 

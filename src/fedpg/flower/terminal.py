@@ -17,7 +17,9 @@ PER_SECOND = 4
 COLOURS = {"waiting": "yellow", "finished": "green", "stopped": "yellow", "failed": "bold red"}
 """Of the phases that get a line of their own."""
 MAX_EVENTS = 20
-"""Kinds of events that get a line; events.jsonl has all."""
+"""Kinds of events that get a line, for each agent; events.jsonl has all."""
+REFUSED = "refused"
+"""How the events of greetings begin that get a line every time: `Door` limits them."""
 WAITING = "waiting for "
 """How the events begin that say for whom the server waits."""
 
@@ -87,11 +89,13 @@ class StatusLines:
                 lines.append(f"round {point.round}: return {mean}, worst agent {worst}")
         for event in status.events:
             kind = (event.agent, event.what if event.what.startswith(WAITING) else event_kind(event.what))
-            new = event.number > self._number and kind not in self._told and len(self._told) < MAX_EVENTS
+            refused = event.place == "greeting" and event.what.startswith(REFUSED)
+            first = kind not in self._told and sum(agent == event.agent for agent, _ in self._told) < MAX_EVENTS
+            new = event.number > self._number and (first or refused)
             # The lines about agents and phases say already who is absent, and who is waited for before a round.
             told = event.what == ABSENT or (event.what.startswith(WAITING) and status.phase == "waiting")
             if new and not told:
-                self._told.add(kind)
+                self._told |= set() if refused else {kind}
                 whose = "" if event.agent is None else f"agent {event.agent}: "
                 lines.append(f"{event.place}: {whose}{event.what} (events.jsonl has all)")
         if status.phase in COLOURS and status.state != self._state:

@@ -27,21 +27,39 @@ TLS_TROUBLE = {
     "ALERT_BAD_CERTIFICATE": "a caller does not accept this server's certificate: is it valid, and for the name that agents use?",
 }
 """Why TLS fails: a part of OpenSSL's reason, and what it means here."""
-START_SECONDS, STOP_SECONDS = 10.0, 5.0
+START_SECONDS, STOP_SECONDS = 60.0, 5.0
+
+
+class Allowance:
+    """So many at once, and one more for every `seconds` that pass: strangers must not fill the disk."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self._count, self._seconds, self._left, self._looked = count, seconds, float(count), time.monotonic()
+
+    def take(self) -> bool:
+        """Whether there is one left, which is then used."""
+        now = time.monotonic()
+        self._left, self._looked = min(self._left + (now - self._looked) / self._seconds, self._count), now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
 
 
 class _Protocol(H11Protocol):
     """HTTP that closes connections on which no request comes, so that silent ones do not use up the process's files."""
 
     trouble: Callable[[str], None]
+    _silent = True
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         self.loop.call_later(REQUEST_SECONDS, lambda: None if self.cycle else self.transport.close())
 
     def data_received(self, data: bytes) -> None:
-        if data.startswith(TLS_HANDSHAKE):
+        if self._silent and data.startswith(TLS_HANDSHAKE):  # later data may begin like this by chance
             self.trouble("a caller speaks TLS, and this server runs with --insecure: agents must give --insecure too")
+        self._silent = False
         super().data_received(data)
 
 
