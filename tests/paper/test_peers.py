@@ -101,7 +101,7 @@ def test_only_agents_that_are_alike_share_a_critic():
 
 def test_its_environments_are_those_of_the_agents():
     """A lane gives the return that a session of the engine gives from the same start, and ends where it ends."""
-    config = config_of(peers.BODY, SIZE, 1, 5)
+    config = config_of(dataclasses.replace(WALKER, heterogeneity=1.0, vary="body"), SIZE, 1, 5)
     where = evaluation.place(spec_of(config), horizon=60)
     rng, host = np.random.default_rng(0), where.federation.environment.host
     actions = rng.normal(size=(60, 6))

@@ -87,7 +87,6 @@ PHYSICS = Task(
     "HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, methods=TWO, seeds=8, config=LANES, own={FEDAVG: LONG, CALM: LONG}
 )
 SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, methods=TWO, seeds=8, config=LANES, own={CALM: {"beta": 0.5}})
-BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, methods=TWO, seeds=8)
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -95,7 +94,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "steps": 4000, "seeds": 1, "together": 1, "their_seeds": 1, "points": 1, "episodes": 1, "speed": 1, "processes": 1,
     },
     "full": {
-        "tasks": (CHEETAH, HOPPER, WALKER, MILLION, PHYSICS, SPEED, BODY), "methods": (*OURS, *THEIRS), "agents": 5, "unseen": 5,
+        "tasks": (CHEETAH, HOPPER, WALKER, MILLION, PHYSICS, SPEED), "methods": (*OURS, *THEIRS), "agents": 5, "unseen": 5,
         "steps": 500_000, "seeds": 5, "together": 5, "their_seeds": 1, "points": 5, "episodes": 2, "speed": 3, "processes": 2,
     },
 }  # fmt: skip
