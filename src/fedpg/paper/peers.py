@@ -82,7 +82,7 @@ FEW, TWO = (FEDAVG, MOMENTUM, POOLED, SB3_POOLED), (FEDAVG, CALM)
 CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", share="critic", target=3500.0, methods=FEW)
 HOPPER = Task("Hopper, identical agents", "hopper", target=1800.0, methods=(FEDAVG, POOLED, SB3_POOLED), own={POOLED: POOLED_LANES})
 WALKER = Task("Walker2d, identical agents", "walker2d", share="critic", target=1500.0, methods=FEW, own={POOLED: POOLED_LANES})
-MILLION = Task("HalfCheetah, identical agents, twice the steps", "halfcheetah", share="critic", target=4500.0, methods=(MOMENTUM,), times=2)
+MILLION = Task("HalfCheetah, a million steps", "halfcheetah", share="critic", target=4500.0, methods=(MOMENTUM,), times=2)
 PHYSICS = Task(
     "HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, methods=TWO, seeds=8, config=LANES, own={FEDAVG: LONG, CALM: LONG}
 )
