@@ -175,7 +175,7 @@ class _Loop:
         write_json(self.folder.manifest, manifest())
         began = time.monotonic()
         with ThreadPoolExecutor(1) as meanwhile:
-            meanwhile.submit(self.engine.compile, self.blank)
+            meanwhile.submit(self.engine.compile, self.blank)  # an error comes again in the first round, which compiles then
             self.state = jax.block_until_ready(self.engine.init(self.key))
             self.seconds = time.monotonic() - began
             self._record_events()
