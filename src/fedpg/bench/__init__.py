@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fedpg.errors import choose
 
 SUBJECTS = {
@@ -132,4 +134,5 @@ class Training:
 
         began = time.perf_counter()
         _, info = jax.block_until_ready(self._sim.run(self._state, rounds))
-        return float(info.local.usage.env_steps.sum()), time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        return float(np.asarray(info.local.usage.env_steps).sum(dtype=float)), seconds  # too many for an int32
