@@ -6,7 +6,7 @@ identical agents, unless it says otherwise.
 Run it: python benchmarks/tune_learner.py ENV TOTAL_STEPS NAME=VALUE ... [+ NAME=VALUE ...]
 
 Trials are separated by +. Names are those of `Config`; a name that is none is an option of the learner, and so is one
-after `learner.`, as in learner.clip=0.3.
+after `learner.`, as in learner.clip=0.3. `seed=[2000,2001]` runs every root seed by itself.
 """
 
 import json
@@ -47,8 +47,8 @@ def summary(env: str, env_steps: list[float], deterministic: list[list[float]]) 
     return found | {"to_target": median if np.isfinite(median) else None}
 
 
-def trial(env: str, total: int, changes: dict) -> dict:
-    """Trains and returns a line of the data file."""
+def curves_of(env: str, total: int, changes: dict) -> tuple[list[float], list[list[float]]]:
+    """Environment steps, and the deterministic returns of every seed after them."""
     given = {"env": env, "learner": "actor-critic", "algorithm": "pavg", "heterogeneity": 0.0, "agents": 5, "seeds": 2, "seed": ROOT}
     given |= {"eval_episodes": 2} | {name: value for name, value in changes.items() if name in FIELDS}
     given["learner_option"] = {name.removeprefix("learner."): value for name, value in changes.items() if name not in FIELDS}
@@ -59,7 +59,14 @@ def trial(env: str, total: int, changes: dict) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         rows = train(out=Path(folder) / "run", **given).rows
     found = [np.round(np.asarray(row["return_deterministic_per_seed"], float), 1).tolist() for row in rows]
-    steps = [row["env_steps"] for row in rows]
+    return [row["env_steps"] for row in rows], found
+
+
+def trial(env: str, total: int, changes: dict) -> dict:
+    """Trains and returns a line of the data file."""
+    roots = changes.get("seed", ROOT)
+    runs = [curves_of(env, total, changes | {"seed": root}) for root in (roots if isinstance(roots, list) else [roots])]
+    steps, found = runs[0][0], [sum(points, []) for points in zip(*(curves for _, curves in runs), strict=True)]
     return {"env": env} | summary(env, steps, found) | {"changes": changes, "env_steps": steps, "deterministic": found}
 
 

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import jax.numpy as jnp
 import pytest
 
 from fedpg import bench as benchmarks
@@ -110,3 +112,10 @@ def test_training_keeps_up_with_the_engine():
     shown = [subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout for _ in range(3)]
     rows = [json.loads(text)["rows"][0] for text in shown]
     assert max(row["ratio"][ENGINE] for row in rows) >= 0.65, rows
+
+
+def test_steps_beyond_an_int32():
+    info = SimpleNamespace(local=SimpleNamespace(usage=SimpleNamespace(env_steps=jnp.full((4, 1), 2**30, jnp.int32))))
+    training = object.__new__(benchmarks.Training)
+    training._sim, training._state = SimpleNamespace(run=lambda state, rounds: (state, info)), None
+    assert training._run(1)[0] == 2**32

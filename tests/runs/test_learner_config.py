@@ -52,7 +52,7 @@ def test_options_add_up_and_wrong_ones_are_refused():
 
 def test_what_is_shared_and_what_is_personal():
     def parts(**settings):
-        return own_parts(Config(**{"learner": "actor-critic", "algorithm": "pavg"} | settings))
+        return own_parts(resolve(Config(**{"learner": "actor-critic", "algorithm": "pavg"} | settings)))
 
     assert parts() == parts(personal="critic") == {"critic"}
     assert parts(share="critic") == parts(algorithm="pooled") == frozenset()

@@ -32,7 +32,10 @@ def test_every_preset_is_a_field():
     for env, values in presets().items():
         assert env in (*families.NAMES, "any", "python") or env.startswith("gym:")
         assert set(values) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS) | set(LEARNERS)
-        assert set(values.get("actor-critic", {})) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS)
+        own = values.get("actor-critic", {})
+        assert set(own) <= {configs.flag(name) for name in FIELDS} | set(ALGORITHMS)
+        for name in set(own) & set(ALGORITHMS):
+            assert set(own[name]) <= {configs.flag(field) for field in FIELDS} | {"server-step"}
 
 
 def test_sections_of_the_presets_win_over_one_another():
@@ -58,6 +61,18 @@ def test_flags_win_over_presets():
     assert resolve(Config(local_lr=0.5, batch=3)).local_lr == 0.5
     assert resolve(Config(local_lr=0.5, local_steps=4)).global_lr == 2.0
     assert resolve(Config(local_lr=0.5, global_lr=0.1)).global_lr == 0.1
+
+
+def test_a_preset_may_lengthen_the_step_of_the_server_and_share_the_critic():
+    asked = {"env": "walker2d", "learner": "actor-critic", "local_lr": 0.01, "local_steps": 3}
+    longer = presets()["walker2d"]["actor-critic"]["pavg"]["server-step"]
+    assert longer > 1.0
+    assert resolve(Config(**asked, algorithm="pavg")).global_lr == pytest.approx(longer * 0.03)
+    assert resolve(Config(**asked, algorithm="pavg", global_lr=0.5)).global_lr == 0.5
+    assert resolve(Config(**asked, algorithm="heavy-ball")).global_lr == pytest.approx(0.03)  # momentum is a longer step already
+    assert resolve(Config(**asked)).share == "critic"
+    assert resolve(Config(**asked, share="policy")).share == resolve(Config(**asked, personal="critic")).share == "policy"
+    assert resolve(Config(env="walker2d")).share == resolve(Config(env="cartpole", learner="actor-critic")).share == "policy"
 
 
 def test_hidden_sizes_reach_the_policy():

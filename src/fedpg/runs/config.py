@@ -97,7 +97,7 @@ class Config:
     reinforce (drops the factor gamma^t of every term)."""
     rollout_steps: Annotated[Count | None, left_out("INT")] = None
     """Steps of every environment per local step, only with the actor-critic: the next local step goes on where they stopped."""
-    share: str = "policy"
+    share: Annotated[str | None, left_out("STR")] = None
     """What the actor-critic's agents learn together: policy, or critic (both)."""
     personal: str = "none"
     """What is each agent's own: heads (the policy's last layer), scaling (of observations), critic (unless it is shared), none."""

@@ -102,12 +102,13 @@ def resolve(config: Config) -> Config:
     by_critic = choose("learner", config.learner, LEARNERS) == "actor-critic"
     for name in ONLY_REINFORCE if by_critic else ("rollout_steps",):
         require(getattr(config, name) is None, f"{flag(name)} means nothing to the learner {config.learner}: leave it out")
-    own_parts(config)
 
     if config.init_from:
         config = dataclasses.replace(config, **policy_files.like(config))
     tuned = preset_of(config.env, config.algorithm, config.learner)
     tuned["heterogeneity"] = families.default_heterogeneity(config.env)
+    longer = tuned.pop("server_step", 1.0)
+    tuned["share"] = "policy" if config.personal == "critic" else tuned.get("share", "policy")
     if (limit := families.time_limit(config.env)) is not None:
         tuned["horizon"] = limit
     options = resolve_options(config.algorithm, tuned.pop("algorithm_option", {}) | config.algorithm_option)
@@ -124,7 +125,8 @@ def resolve(config: Config) -> Config:
         filled["beta"] = None
     config = dataclasses.replace(config, **filled)
     if config.global_lr is None and "global_lr" in takes:
-        config = dataclasses.replace(config, global_lr=config.local_lr * config.local_steps)
+        config = dataclasses.replace(config, global_lr=longer * config.local_lr * config.local_steps)
+    own_parts(config)
     if not by_critic:
         choose("baseline", config.baseline, baselines.NAMES)
         choose("weights", config.weights, importance.KINDS)
