@@ -1,7 +1,8 @@
 """What a round costs beside a bare Flower round of the same bytes: `python benchmarks/flower_rounds.py`, on a quiet machine.
 
 The peer is benchmarks/bare_flower, which sends bytes to every node and back. Its server app polls as often as ours; its nodes are
-Flower's SuperNodes, which poll every 3 seconds. Both run on this machine without TLS, one after the other, for every size and number of agents: first the peer, then ours, then the peer again.
+Flower's SuperNodes, which poll every 3 seconds. Both run on this machine without TLS, one after the other, for every size and number of
+agents: first the peer, then ours, then the peer again.
 A round of ours is the time between two checkpoints: sending, the agents' local updates in JAX, checks, aggregation, saving.
 The first round, in which programs are compiled, is left out of both. Writes docs/data/flower_rounds.json and, from it, the table
 of docs/explanation/federation.md.

@@ -66,7 +66,7 @@ def trial(env: str, total: int, changes: dict) -> dict:
     """Trains and returns a line of the data file."""
     roots = changes.get("seed", ROOT)
     runs = [curves_of(env, total, changes | {"seed": root}) for root in (roots if isinstance(roots, list) else [roots])]
-    steps, found = runs[0][0], [sum(points, []) for points in zip(*(curves for _, curves in runs), strict=True)]
+    steps, found = runs[0][0], [np.concatenate(points).tolist() for points in zip(*(curves for _, curves in runs), strict=True)]
     return {"env": env} | summary(env, steps, found) | {"changes": changes, "env_steps": steps, "deterministic": found}
 
 
