@@ -1,0 +1,39 @@
+"""A hook of mkdocs: tables and figures that can be read on a phone."""
+
+import html
+import re
+from typing import Any
+
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
+FIGURE = re.compile(r"(<a [^>]*>\s*)?(<img [^>]*?src=\"([^\"]+)\"[^>]*>)")
+SHORT, NUMBER, WIDTH = 18, 8, 100
+"""Characters of the longest cell of a column that is not broken into lines; the same in tables wider than the page; of the page."""
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Called by mkdocs with the HTML of every page."""
+    return FIGURE.sub(_enlarged, TABLE.sub(lambda match: _columns(match[0]), content))
+
+
+def _enlarged(match: re.Match[str]) -> str:
+    """A figure that opens at full size, unless it is a link already."""
+    return match[0] if match[1] else f'<a href="{match[3]}">{match[2]}</a>'
+
+
+def _columns(table: str) -> str:
+    """Cells of short columns get the class `short`, those of others `long`; the stylesheet says what that means."""
+    columns = list(map(max, zip(*([_length(cell[2]) for cell in CELL.findall(row)] for row in ROW.findall(table)[1:]), strict=False)))
+    most = SHORT if sum(min(length, SHORT) + 4 for length in columns) <= WIDTH else NUMBER
+    names = ["short" if length <= most else "long" for length in columns]
+
+    def row(match: re.Match[str]) -> str:
+        left = iter(names)
+        return CELL.sub(lambda cell: f'<{cell[1]}{cell[2]} class="{next(left, "long")}">{cell[3]}</{cell[1]}>', match[0])
+
+    return ROW.sub(row, table)
+
+
+def _length(cell: str) -> int:
+    return len(html.unescape(re.sub(r"<[^>]*>", "", cell)).strip())
