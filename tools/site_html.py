@@ -1,4 +1,4 @@
-"""A hook of mkdocs: tables and figures that can be read on a phone."""
+"""A hook of mkdocs: tables that fit the page, and figures that can be enlarged on a phone."""
 
 import html
 import re
@@ -8,12 +8,15 @@ TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
 FIGURE = re.compile(r"(<a [^>]*>\s*)?(<img [^>]*?src=\"([^\"]+)\"[^>]*>)")
-SHORT, NUMBER, WIDTH = 18, 8, 100
+PRINTED = re.compile(r"(<pre)(>(?:(?!</pre>).)*┃)", re.DOTALL)
+"""A table as a terminal shows it."""
+SHORT, NUMBER, WIDTH = 20, 10, 100
 """Characters of the longest cell of a column that is not broken into lines; the same in tables wider than the page; of the page."""
 
 
 def on_page_content(content: str, **_: Any) -> str:
     """Called by mkdocs with the HTML of every page."""
+    content = PRINTED.sub(r'\1 class="printed"\2', content)
     return FIGURE.sub(_enlarged, TABLE.sub(lambda match: _columns(match[0]), content))
 
 

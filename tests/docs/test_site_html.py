@@ -1,4 +1,4 @@
-"""The hook that makes tables and figures of the site readable on a phone."""
+"""The hook that makes tables fit the page, and figures large enough on a phone."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ def test_figures_open_at_full_size_unless_they_are_links():
     assert found.count("<a ") == 2
     assert '<a href="b.png"><img alt="a" src="b.png"' in found
     assert '<a href="e.html"><img alt="c" src="d.png"' in found
+
+
+def test_only_tables_of_a_terminal_are_marked():
+    found = CONTENT("<pre><code>a = 1</code></pre><pre><code>┏━┓\n┃ a ┃</code></pre>")
+    assert found == '<pre><code>a = 1</code></pre><pre class="printed"><code>┏━┓\n┃ a ┃</code></pre>'
