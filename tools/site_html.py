@@ -10,8 +10,9 @@ CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
 FIGURE = re.compile(r"(<a [^>]*>\s*)?(<img [^>]*?src=\"([^\"]+)\"[^>]*>)")
 PRINTED = re.compile(r"(<pre)(>(?:(?!</pre>).)*┃)", re.DOTALL)
 """A table as a terminal shows it."""
-SHORT, NUMBER, WIDTH = 20, 10, 100
-"""Characters of the longest cell of a column that is not broken into lines; the same in tables wider than the page; of the page."""
+SHORT, NUMBER, WIDTH = 20, 8, 100
+"""Characters of the longest cell of a column that is not broken into lines; the same for all but the first in a table wider than the
+page; of the page."""
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -29,7 +30,7 @@ def _columns(table: str) -> str:
     """Cells of short columns get the class `short`, those of others `long`; the stylesheet says what that means."""
     columns = list(map(max, zip(*([_length(cell[2]) for cell in CELL.findall(row)] for row in ROW.findall(table)[1:]), strict=False)))
     most = SHORT if sum(min(length, SHORT) + 4 for length in columns) <= WIDTH else NUMBER
-    names = ["short" if length <= most else "long" for length in columns]
+    names = ["short" if length <= (most if column else SHORT) else "long" for column, length in enumerate(columns)]
 
     def row(match: re.Match[str]) -> str:
         left = iter(names)

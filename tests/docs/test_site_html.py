@@ -24,9 +24,9 @@ def test_short_columns_are_not_broken_and_the_longest_cell_counts():
     assert classes([["[`a_code_in_a_link`](https://example.org)", "`a &lt; b`"]]) == ["short", "short"]
 
 
-def test_a_table_wider_than_the_page_breaks_all_but_numbers():
+def test_a_table_wider_than_the_page_breaks_all_but_names_and_numbers():
     assert classes([["PAvg", *["99.98 [99.8, 100]"] * 3]]) == ["short"] * 4
-    assert classes([["PAvg", *["99.98 [99.8, 100]"] * 8]]) == ["short", *["long"] * 8]
+    assert classes([["PAvg, median", *["99.98 [99.8, 100]"] * 8, "0.5"]]) == ["short", *["long"] * 8, "short"]
 
 
 def test_figures_open_at_full_size_unless_they_are_links():
