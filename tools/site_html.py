@@ -8,8 +8,8 @@ TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
 FIGURE = re.compile(r"(<a [^>]*>\s*)?(<img [^>]*?src=\"([^\"]+)\"[^>]*>)")
-PRINTED = re.compile(r"(<pre)(>(?:(?!</pre>).)*┃)", re.DOTALL)
-"""A table as a terminal shows it."""
+PRINTED = re.compile(r"(?<=<pre)(?=>(?:(?!</pre>).)*┃[^\n]{105})", re.DOTALL)
+"""The place for a class in a table as a wide terminal shows it."""
 SHORT, NUMBER, WIDTH = 20, 8, 100
 """Characters of the longest cell of a column that is not broken into lines; the same for all but the first in a table wider than the
 page; of the page."""
@@ -17,7 +17,7 @@ page; of the page."""
 
 def on_page_content(content: str, **_: Any) -> str:
     """Called by mkdocs with the HTML of every page."""
-    content = PRINTED.sub(r'\1 class="printed"\2', content)
+    content = PRINTED.sub(' class="printed"', content)
     return FIGURE.sub(_enlarged, TABLE.sub(lambda match: _columns(match[0]), content))
 
 
@@ -34,9 +34,14 @@ def _columns(table: str) -> str:
 
     def row(match: re.Match[str]) -> str:
         left = iter(names)
-        return CELL.sub(lambda cell: f'<{cell[1]}{cell[2]} class="{next(left, "long")}">{cell[3]}</{cell[1]}>', match[0])
+        return CELL.sub(lambda cell: f'<{cell[1]}{cell[2]} class="{_class(cell, next(left, "long"))}">{cell[3]}</{cell[1]}>', match[0])
 
     return ROW.sub(row, table)
+
+
+def _class(cell: re.Match[str], column: str) -> str:
+    """That of its column, but a long heading needs room above short cells."""
+    return "long" if cell[1] == "th" and _length(cell[3]) > SHORT else column
 
 
 def _length(cell: str) -> int:

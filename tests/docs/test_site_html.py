@@ -36,6 +36,15 @@ def test_figures_open_at_full_size_unless_they_are_links():
     assert '<a href="e.html"><img alt="c" src="d.png"' in found
 
 
-def test_only_tables_of_a_terminal_are_marked():
-    found = CONTENT("<pre><code>a = 1</code></pre><pre><code>┏━┓\n┃ a ┃</code></pre>")
-    assert found == '<pre><code>a = 1</code></pre><pre class="printed"><code>┏━┓\n┃ a ┃</code></pre>'
+def test_only_wide_tables_of_a_terminal_are_marked():
+    code, narrow, wide = (
+        "<pre><code>a = 1</code></pre>",
+        "<pre><code>┃ a ┃\n</code></pre>",
+        f"<pre><code>┏━┓\n┃ {'a' * 110} ┃\n</code></pre>",
+    )
+    assert CONTENT(code + narrow + wide) == code + narrow + wide.replace("<pre>", '<pre class="printed">')
+
+
+def test_a_long_heading_has_room_above_short_cells():
+    found = CONTENT(markdown("| method | share of the clean return |\n|---|---|\n| PAvg | 0.5 |", extensions=["tables"]))
+    assert re.findall(r'class="(\w+)"', found) == ["short", "long", "short", "short"]
