@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import shlex
+import subprocess
 from pathlib import Path
 
 import jax
 import pytest
 
 import fedpg
-from helpers.documents import blocks, follow
+from helpers.documents import bare_machine, blocks, follow
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -56,21 +59,41 @@ def test_the_readme_is_short_and_its_make_targets_exist():
 
 
 def test_every_block_of_the_readme_is_run():
-    """By the test below, but for the one that has targets of make only."""
+    """By the last test."""
     fences = re.split(r"^```(.*)\n", README.read_text(), flags=re.MULTILINE)
-    found = list(zip(fences[1::4], fences[2::4], strict=True))
-    assert [language for language, _ in found] == ["", "bash", "bash", "python"]
-    assert all(line.startswith("make ") for line in found[0][1].splitlines())
-    assert [block.code for block in blocks(README.read_text())] == [code for _, code in found[1:]]
+    assert fences[1::4] == ["bash", "bash", "bash", "python"]
+    assert [(block.language, block.code) for block in blocks(README.read_text())] == list(zip(fences[1::4], fences[2::4], strict=True))
+
+
+def test_ci_runs_what_the_readme_says(tmp_path):
+    """It starts the README's command for tests in the repository, nothing beside it, and fails if that fails."""
+    (line,) = re.findall(r"^(make test\b.*)$", blocks(README.read_text())[0].code, re.MULTILINE)
+    program, *words = shlex.split(line, comments=True)
+    calls = tmp_path / "calls"
+    for name in ("make", "git", "pip", "pytest", "python", "python3", "ruff"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$(pwd) {name} $*" >> {calls}\nexit 7\n')
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    ended = subprocess.run([str(ROOT / ".ci" / "run")], cwd=tmp_path, env=os.environ | {"PATH": path}, check=False)
+    assert calls.read_text() == f"{ROOT} {program} {' '.join(words)}\n"
+    assert ended.returncode == 7
 
 
 @pytest.mark.slow
-def test_the_readme_does_what_it_says(tmp_path):
-    """Its run, its federation of three processes and its program, one after the other in an empty folder; fedpg is installed already."""
-    page, folder = tmp_path / "README.md", tmp_path / "empty"
-    page.write_text(re.sub(r"^pip install .*\n", "", README.read_text(), flags=re.MULTILINE))
-    folder.mkdir()
-    assert "95 % interval" in follow(page, folder, 1200.0)
+def test_the_readme_does_what_it_says(tmp_path, monkeypatch):
+    """Every block of it, one after the other, in a clone of the last commit, on a machine that has only Python, pip and make.
+
+    The one change: its `make test` runs the tests of a single file. CI runs them all.
+    """
+    folder, few = tmp_path / "fedpg", "tests/test_named_arrays.py"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+    programs = bare_machine(tmp_path / "bare", monkeypatch)
+    monkeypatch.setenv("PYTEST_ADDOPTS", few)
+    screen = follow(folder / "README.md", folder, 2400.0, programs)
+    demo, tests = re.search(r"\$ make demo.*?(?=^\$ |\Z)", screen, re.DOTALL | re.MULTILINE)[0].split("\nAll checks passed!\n")
+    assert "CALM, federated, against local only on unseen environments: better by" in demo
+    assert re.search(r"files already formatted\n.*\.venv/bin/pytest .*^=+ [1-9]\d* passed in", tests, re.DOTALL | re.MULTILINE)
+    assert "95 % interval" in screen
     assert {"policy.safetensors", "policy.json", "README.md"} <= {path.name for path in (folder / "my-policy").iterdir()}
     assert (folder / "report.html").stat().st_size > 0
     for agent in (0, 1):

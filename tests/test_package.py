@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.documents import bare_machine, follow
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
@@ -92,16 +94,39 @@ def test_it_installs_into_an_empty_environment_and_runs(kind, version, built, tm
     assert run(str(bin / "python"), "-c", code, cwd=tmp_path).strip() in ("0", "1")
 
 
+def members(extra: str) -> list[str]:
+    """The extras that an extra stands for: itself, if it names packages and not other extras."""
+    named = re.findall(r"[a-z]+", "".join(re.findall(r"^fedpg\[(.*)\]$", "\n".join(PROJECT["optional-dependencies"][extra]), re.MULTILINE)))
+    return [member for one in named for member in members(one)] or [extra]
+
+
+def test_all_is_everything_that_a_user_may_want():
+    assert members("demo") == ["plot", "video"]
+    assert {*members("all"), "gym"} == set(PROJECT["optional-dependencies"]) - {"all", "bench", "demo", "docs", "test", "trackers"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_installs_and_nothing_of_it_is_missing(extra, built, tmp_path):
-    assert extra in PROJECT["optional-dependencies"]
     bin = environment(tmp_path / "env", sys.executable, f"{built['wheel']}[{extra}]")
     found = json.loads(run(str(bin / "fedpg"), "doctor", "--json", cwd=tmp_path))["packages"]
-    members = re.findall(r"[a-z]+", "".join(re.findall(r"fedpg\[(.*?)\]", PROJECT["optional-dependencies"][extra][0]))) or [extra]
-    for member in members:
-        assert None not in found.get(member, {}).values(), (member, found[member])
+    for member in members(extra):
+        assert found[member], member
+        assert None not in found[member].values(), (member, found[member])
+    small = ("--rounds", "1", "--batch", "1", "--horizon", "5")
     if extra in ("flower", "all"):
         assert "serve" in run(str(bin / "fedpg"), "serve", "--help", cwd=tmp_path)
+    if extra in ("gym", "all"):
+        run(str(bin / "fedpg"), "train", "--env", "gym:Pendulum-v1", *small, "--out", "gym", cwd=tmp_path)
     if extra in ("mujoco", "all"):
-        run(str(bin / "fedpg"), "train", "--env", "hopper", "--rounds", "1", "--batch", "1", "--horizon", "5", "--out", "run", cwd=tmp_path)
+        run(str(bin / "fedpg"), "train", "--env", "hopper", *small, "--out", "hopper", cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_page_about_installing_does_what_it_says(built, tmp_path, monkeypatch):
+    """From this wheel, as nothing is published yet."""
+    (tmp_path / "constraints").write_text(f"fedpg @ {built['wheel'].as_uri()}\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints"))
+    (tmp_path / "empty").mkdir()
+    screen = follow(ROOT / "docs" / "start" / "install.md", tmp_path / "empty", programs=bare_machine(tmp_path / "bare", monkeypatch))
+    assert f"fedpg {PROJECT['version']}" in screen

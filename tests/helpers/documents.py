@@ -18,6 +18,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 from helpers.real import MARK, alive
 
@@ -82,8 +85,14 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def follow(page: Path, folder: Path, seconds: float = 600.0) -> str:
+def follow(page: Path, folder: Path, seconds: float = 600.0, programs: Path | None = None) -> str:
     """Does in an empty folder what a page says, in one shell that stops at the first failure, and checks what the page shows.
+
+    Args:
+        page: the page.
+        folder: where it is done.
+        seconds: after which it fails.
+        programs: found before all others on the path; by default those of this Python's environment.
 
     Returns:
         What a reader has on the screen in the end: every command after "$ ", and what it printed.
@@ -94,7 +103,7 @@ def follow(page: Path, folder: Path, seconds: float = 600.0) -> str:
     with tempfile.TemporaryDirectory() as aside, _alone(steps):
         script, screen = Path(aside) / "script", Path(aside) / "screen"
         script.write_text(_script(steps, marker, Path(aside)))
-        code = _run(script, screen, folder, seconds)
+        code = _run(script, screen, folder, seconds, programs or Path(sys.executable).parent)
         seen = screen.read_text(errors="replace").replace(f"{script}: ", "bash: ")
         parts = re.split(rf"^{marker}\d+\n", seen, flags=re.MULTILINE)[1:]
     for step, printed in zip(steps, parts if code == 0 else parts[:-1], strict=False):
@@ -103,6 +112,18 @@ def follow(page: Path, folder: Path, seconds: float = 600.0) -> str:
     ended = f"not done within {seconds:g} s" if code == LATE else f"ended with {code}"
     assert code == 0, f"{page.name}, line {steps[len(parts) - 1].line}: {ended}\n{parts[-1]}"
     return "\n".join(f"{typed(step)}{printed}" for step, printed in zip(steps, parts, strict=True))
+
+
+def bare_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The programs of a Python that has pip and nothing else; this environment, and what these tests set for JAX, are hidden."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    for name in [name for name in os.environ if name.startswith(("JAX_", "MAKE", "MFLAGS", "PYTEST_", "PYTHON", "VIRTUAL_ENV", "XLA_"))]:
+        monkeypatch.delenv(name)
+    here = {Path(sys.executable).parent.resolve(), Path(sys.executable).resolve().parent}
+    path = [place for place in os.environ.get("PATH", "").split(os.pathsep) if Path(place).resolve() not in here]
+    monkeypatch.setenv("PATH", os.pathsep.join(path))
+    assert shutil.which("fedpg") is None, "fedpg is installed outside this environment"
+    return folder / "bin"
 
 
 def first_missing(shown: tuple[str, ...], printed: str) -> str | None:
@@ -134,9 +155,9 @@ def _script(steps: list[Block], marker: str, aside: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(script: Path, screen: Path, folder: Path, seconds: float) -> int:
-    """The exit code of a script whose commands find this Python's programs, `LATE` if it took too long. Nothing that it starts is left."""
-    mark, path = uuid.uuid4().hex, f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+def _run(script: Path, screen: Path, folder: Path, seconds: float, programs: Path) -> int:
+    """The exit code of a script whose commands find `programs`, `LATE` if it took too long. Nothing that it starts is left."""
+    mark, path = uuid.uuid4().hex, f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = dict(os.environ) | {MARK: mark, "PATH": path}
     with screen.open("wb") as out:
         process = subprocess.Popen(["bash", str(script)], cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment)
