@@ -87,7 +87,7 @@ PHYSICS = Task(
 )  # fmt: skip
 SPEED = Task(
     "HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, "critic", methods=TWO, seeds=8,
-    own={FEDAVG: {"global_lr": 0.004}, CALM: {"global_lr": 0.004}},
+    own={FEDAVG: {"global_lr": 0.008}, CALM: {"global_lr": 0.008}},
 )  # fmt: skip
 BODY = Task(
     "Walker2d, different bodies", "walker2d", 1.0, "body", 4, "critic", methods=TWO, seeds=8,
