@@ -56,6 +56,7 @@ INLINE float inverse(float x) {
 #else
 template <int WORDS_EACH>
 INLINE void copy(float* to, const float* from) {
+  if (((unsigned long long)to | (unsigned long long)from) % (4 * WORDS_EACH)) __builtin_trap();  // as on a GPU
   for (int i = 0; i < WORDS_EACH; i++) to[i] = from[i];
 }
 INLINE void arrive() { __syncwarp(); }
@@ -81,7 +82,7 @@ template <int SIZE>
 INLINE void fetch(const float* own, float* raw) {
   const int me = threadIdx.x % TILE;
   const float* begin = (const float*)__shfl_sync(EVERYONE, (unsigned long long)own, 0);
-  if (__all_sync(EVERYONE, own == begin + me * SIZE)) {
+  if (__all_sync(EVERYONE, own == begin + me * SIZE && (unsigned long long)begin % 16 == 0)) {
     if (SIZE % 2) {
 #pragma unroll 8
       for (int i = me; i < TILE / 4 * SIZE; i += TILE) copy<4>(raw + 4 * i, begin + 4 * i);
