@@ -46,7 +46,14 @@ INLINE void arrive() {
 #endif
   __syncwarp();
 }
-INLINE void prefetch(const float* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+// A tile brings so many times 128 bytes into the level 2 cache.
+INLINE void prefetch(const float* from, int lines) {
+#if __CUDA_ARCH__ >= 900
+  if (threadIdx.x % TILE == 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(128 * lines) : "memory");
+#else
+  for (int line = threadIdx.x % TILE; line < lines; line += TILE) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + 32 * line));
+#endif
+}
 // 1 / x to a unit in the last place, in one instruction; for x that is neither subnormal nor very large.
 INLINE float inverse(float x) {
   float y;
@@ -60,7 +67,7 @@ INLINE void copy(float* to, const float* from) {
   for (int i = 0; i < WORDS_EACH; i++) to[i] = from[i];
 }
 INLINE void arrive() { __syncwarp(); }
-INLINE void prefetch(const float*) {}
+INLINE void prefetch(const float*, int) {}
 INLINE float inverse(float x) { return 1.0f / x; }
 #endif
 
@@ -99,12 +106,12 @@ INLINE void fetch(const float* own, float* raw) {
   }
 }
 
-// Brings the tables that another tile will fetch into the level 2 cache, where lanes have only one axis.
+// Has the tables that a later tile will fetch brought closer while this one computes, where lanes have only one axis: tiles start
+// together, so that otherwise all of them fetch at a time and all of them compute at a time.
 template <int SIZE>
 INLINE void expect(const Job& job, int operand, unsigned begin) {
   if (job.axes != 1 || job.stride[operand][0] != SIZE || begin + job.ahead + TILE > job.lanes) return;
-  const float* next = (const float*)job.operand[operand] + (long long)(begin + job.ahead) * SIZE;
-  for (int line = threadIdx.x % TILE; line < SIZE; line += TILE) prefetch(next + 32 * line);  // a line has 32 words
+  prefetch((const float*)job.operand[operand] + (long long)(begin + job.ahead) * SIZE, SIZE);
 }
 
 // Writes f(entry) of every lane of a tile to (lanes, SIZE) at `to`, which is where the tile begins.
