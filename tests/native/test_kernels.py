@@ -15,8 +15,14 @@ import numpy as np
 import pytest
 
 from fedpg import native
+from fedpg.envs.base import Discrete
 from fedpg.errors import UserError
+from fedpg.gradients import tabular
+from fedpg.gradients.hvp import hessian_vector
+from fedpg.gradients.tabular import Visits
 from fedpg.native import cpu, cuda
+from fedpg.native.folder import name_of
+from fedpg.policies import tabular as policies
 from fedpg.sampling import uniform_pairs
 from helpers.compare import assert_trees_close
 
@@ -60,18 +66,32 @@ def by_hand(given: tuple[Any, ...], valued: bool, lane: tuple[int, ...]) -> list
 
 
 class Emulated(cuda.Kernel):
-    """The CUDA kernel, compiled for the CPU with threads for lanes, behind the handler that XLA calls on a GPU."""
+    """A CUDA kernel, compiled for the CPU with threads for lanes, behind the handler that XLA calls on a GPU."""
 
-    def __init__(self, folder: Path, *shape: int) -> None:
-        super().__init__(*shape)
-        text = f'#include "warps.h"\n{cuda.source()}\nextern "C" void run(const Job* job) {{ run_warps(visits, job); }}\n'
+    def __init__(self, folder: Path, program: cuda.Program) -> None:
+        super().__init__(program)
+        text = f'#include "warps.h"\n{program.source()}\nextern "C" void run(const Job* job) {{ run_warps({program.name}, job); }}\n'
         command = ["c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", "-x", "c++", "-", f"-I{Path(__file__).parent}"]
-        command += [*cuda.macros(*shape), "-o", str(folder / "kernel.so")]
+        path = folder / f"{name_of(repr(program))}.so"
+        command += [*program.macros, "-o", str(path)]
         subprocess.run(command, input=text, text=True, check=True)
-        self._library = ctypes.CDLL(str(folder / "kernel.so"))
+        self._library = ctypes.CDLL(str(path))
 
     def _launch(self, frame: cuda.CallFrame) -> None:
         self._library.run(ctypes.byref(self.job(frame)))
+
+
+MADE = {}
+"""Emulated kernels by name: their handlers must not be collected."""
+
+
+def emulate(folder: Path, program: cuda.Program) -> str:
+    """The name under which XLA knows a kernel on the CPU."""
+    name = "_".join(("emulated", program.name, *program.macros))
+    if name not in MADE:
+        MADE[name] = Emulated(folder, program)
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(MADE[name].handler), platform="cpu")
+    return name
 
 
 EMULATED = [(5, 5, False, True), (2, 3, True, False)]
@@ -82,8 +102,7 @@ EMULATED += [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW]
 @pytest.mark.parametrize(("states", "actions", "valued", "shared"), EMULATED)
 def test_cuda_source(states: int, actions: int, valued: bool, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole tile, a part of one, operands that lanes share, and the call through XLA."""
-    kernel, name = Emulated(tmp_path, states, actions, valued, shared), f"emulated_{states}_{actions}_{valued}_{shared}"
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(kernel.handler), platform="cpu")
+    name = emulate(tmp_path, cuda.visits(states, actions, valued, shared))
     platform = SimpleNamespace(target=lambda *shape: name, eager=lambda *shape: shared, SCRATCH=True)
     monkeypatch.setitem(native.PLATFORMS, "emulated", platform)
     given = tables(states, actions, 5, 9)
@@ -93,6 +112,76 @@ def test_cuda_source(states: int, actions: int, valued: bool, shared: bool, tmp_
     monkeypatch.setattr(Emulated, "_launch", lambda self, frame: cuda.Kernel._launch(self, frame))
     with pytest.raises(jax.errors.JaxRuntimeError, match="XLA gave no stream"):  # a CPU has none; other errors go the same way
         run("emulated", given, valued)
+
+
+def by_differentiating(logits: Any, coefficient: Any, behaviour: Any, count: Any, limit: float) -> tuple[jax.Array, jax.Array]:
+    """What `weighted_score` computes, from its definition."""
+    log_ratio = jnp.sum(count * (jax.nn.log_softmax(logits) - jax.nn.log_softmax(behaviour)))
+    score = jax.grad(lambda at: jnp.sum(coefficient * jax.nn.log_softmax(at)))(logits)
+    return jnp.exp(jnp.minimum(log_ratio, limit)) * score, log_ratio
+
+
+@pytest.mark.parametrize(
+    ("states", "actions"), [(5, 5), pytest.param(4, 3, marks=pytest.mark.slow), pytest.param(2, 1, marks=pytest.mark.slow)]
+)
+def test_scores(states: int, actions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies that lanes share, one policy per lane, tiles that begin anywhere in a table, weights below and at their limit."""
+    names = [emulate(tmp_path, cuda.score(states, actions, weighted)) for weighted in (False, True)]
+    monkeypatch.setitem(native.PLATFORMS, "emulated", SimpleNamespace(target=None, score_target=lambda s, a, weighted: names[weighted]))
+    rng = np.random.default_rng(0)
+    logits, *tables = (rng.normal(size=(*lanes, states, actions)).astype(np.float32) for lanes in ((101,), (2, 101), (2, 101), (2, 101)))
+    limit = 0.5
+
+    def on_all(one: Any) -> Any:
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(jax.vmap(one), (None, 0, 0, 0)))(logits, *tables))
+
+    expected, ratios = on_all(functools.partial(by_differentiating, limit=limit))
+    assert 0 < np.sum(ratios > limit) < ratios.size or actions == 1
+    found = on_all(functools.partial(native.weighted_score, "emulated", limit=limit))
+    assert_trees_close(found, (expected, ratios), rtol=1e-5, atol=1e-5)
+    found = on_all(lambda logits, coefficient, behaviour, _: native.score("emulated", behaviour, coefficient))
+    unweighted = on_all(lambda _, coefficient, behaviour, count: by_differentiating(behaviour, coefficient, behaviour, count, 0.0)[0])
+    assert_trees_close(found, unweighted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("make", "kind", "cap"), [(policies.softmax, "trajectory", 2.0), (policies.direct, "truncated", 1.1)])
+def test_gradients_in_kernels(make: Any, kind: str, cap: float, emulated_scores: Any) -> None:
+    """As on a GPU, for params that are logits and others: g, F, the statistics of w, and the Hessian-vector product."""
+    policy = make(SimpleNamespace(observation_space=Discrete(3), action_space=Discrete(2)))
+    rng = np.random.default_rng(0)
+    params, behaviour, vector = (
+        {name: jnp.asarray(rng.uniform(0.3, 0.7, (3, 2)), jnp.float32) for name in policy.init(None)} for _ in range(3)
+    )
+    visits = Visits(*(jnp.asarray(rng.normal(size=(7, 1, 3, 2)), jnp.float32) for _ in range(2)), None)
+
+    def one(visits: Visits) -> Any:
+        def weighted(at: Any, behaviour: Any) -> Any:
+            return tabular.weighted_gradient(policy, at, behaviour, visits, kind, cap)
+
+        hessian = hessian_vector(lambda at, behaviour: weighted(at, behaviour)[0], params, vector)
+        return tabular.gradient(policy, params, visits), weighted(params, behaviour), hessian
+
+    expected = jax.jit(jax.vmap(one))(visits)
+    calls = emulated_scores()
+    assert_trees_close(jax.jit(jax.vmap(lambda visits: one(visits)))(visits), expected, rtol=1e-5, atol=1e-5)
+    assert calls == [False, True]  # the Hessian-vector product is not among them
+
+
+@pytest.fixture
+def emulated_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What makes the emulated kernels those of a GPU that every program finds; it returns the list of calls, whether weighted."""
+
+    def use() -> list[bool]:
+        names = [emulate(tmp_path, cuda.score(3, 2, weighted)) for weighted in (False, True)]
+        calls: list[bool] = []
+        platform = SimpleNamespace(
+            why_not=lambda: None, scores=lambda *shape: True, score_target=lambda s, a, w: calls.append(w) or names[w]
+        )
+        monkeypatch.setitem(native.PLATFORMS, "cuda", platform)
+        monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cuda, default: cuda(*args))
+        return calls
+
+    return use
 
 
 @pytest.mark.parametrize(("states", "actions", "valued"), [(3, 2, True), (6, 5, False)], ids=["rows made before", "rows made on the way"])
@@ -119,17 +208,19 @@ def test_blocks_are_those_of_threefry() -> None:
 
 def test_axes_are_joined_where_all_operands_allow_it() -> None:
     """Axes of length 1 go; an operand that is the same along an axis keeps it apart."""
+    ranks = cuda.visits(5, 6, False, True).ranks
     shapes = [(4, 3, 1, 2), (4, 3, 1), (4, 3, 1, 5, 6), (4, 3, 1, 5, 6, 5), (4, 3, 1, 5, 6)]
-    assert cuda.layout((4, 3, 1, 5, 6), shapes) == (12, [12], [[2], [1], [30], [150], [30]])
+    assert cuda.layout((4, 3, 1, 5, 6), shapes, ranks) == (12, [12], [[2], [1], [30], [150], [30]])
     shapes[4] = (4, 1, 1, 5, 6)
-    assert cuda.layout((4, 3, 1, 5, 6), shapes) == (12, [4, 3], [[6, 2], [3, 1], [90, 30], [450, 150], [30, 0]])
-    assert cuda.layout((5, 6), [(2,), (), (5, 6), (5, 6, 5), (5, 6)]) == (1, [1], [[0]] * 5)
+    assert cuda.layout((4, 3, 1, 5, 6), shapes, ranks) == (12, [4, 3], [[6, 2], [3, 1], [90, 30], [450, 150], [30, 0]])
+    assert cuda.layout((5, 6), [(2,), (), (5, 6), (5, 6, 5), (5, 6)], ranks) == (1, [1], [[0]] * 5)
 
 
 def test_blocks_fill_a_multiprocessor() -> None:
-    """On an H200: 28,800 bytes a tile, eight tiles at a time, as blocks of four."""
-    assert cuda.words_of(5, 5, False) == 225
-    assert cuda.best_tiles(28_800, 232_448, 233_472, 1024) == 4
+    """On an H200: 24,960 bytes a tile, nine tiles at a time, as blocks of three."""
+    assert cuda.visits(5, 5, False, True).words == 195
+    assert cuda.best_tiles(24_960, 232_448, 233_472, 1024) == 3
+    assert cuda.tiles_at_a_time(3, 24_960, 233_472, 1024) == 9
 
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

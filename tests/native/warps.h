@@ -1,5 +1,6 @@
 // A warp of CUDA on a CPU: 32 threads that meet at a barrier. Enough to run visits.cu and compare what it computes.
 #include <barrier>
+#include <bit>
 #include <cmath>
 #include <thread>
 #include <vector>
@@ -23,7 +24,19 @@ static inline unsigned long long __shfl_sync(unsigned, unsigned long long value,
   __syncwarp();
   return found;
 }
-float memory[1 << 20];
+static inline bool __all_sync(unsigned, bool holds) {
+  bool all = true;
+  for (int lane = 0; lane < 32; lane++) all &= __shfl_sync(0, holds, lane) != 0;
+  return all;
+}
+static inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+static inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
+static inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+static inline float __uint2float_rz(unsigned word) {
+  const float nearest = (float)word;
+  return (double)nearest > word ? std::nextafter(nearest, 0.0f) : nearest;
+}
+alignas(16) float memory[1 << 20];
 
 // The kernel, one warp after another.
 template <typename Job>

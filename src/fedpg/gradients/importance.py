@@ -22,6 +22,8 @@ from fedpg.gradients.rollout import Trajectory
 
 KINDS = ("trajectory", "prefix", "truncated", "truncated-prefix", "self-normalised")
 PREFIX_KINDS = ("prefix", "truncated-prefix")
+LIMITED_KINDS = ("trajectory", "truncated")
+"""Weights that are the full product up to a `limit`."""
 LARGEST_LOG = 60.0
 """Weights are capped at e^60, so that products with returns do not overflow float32."""
 
@@ -43,6 +45,11 @@ def log_weights(log_ratios: jax.Array, kind: str, cap: float) -> jax.Array:
     elif kind == "self-normalised":
         log_w = log_w - (jax.nn.logsumexp(log_w) - math.log(log_w.shape[0]))
     return jnp.minimum(log_w, LARGEST_LOG)
+
+
+def limit(kind: str, cap: float) -> float:
+    """The largest log w of one of `LIMITED_KINDS`."""
+    return min(LARGEST_LOG, math.log(cap)) if kind == "truncated" else LARGEST_LOG
 
 
 def prefix_coefficients(

@@ -70,18 +70,49 @@ def _ascent(policy: Policy, params: Params, coefficient: jax.Array) -> Params:
 
 def gradient(policy: Policy, params: Params, visits: Visits) -> Params:
     """Mean of g(tau | params)."""
-    return _ascent(policy, params, visits.coefficient)
+
+    def in_kernel(params: Params, coefficient: jax.Array) -> Params:
+        logits, to_params = jax.vjp(policy.logits, params)
+        return to_params(native.score("cuda", logits, jnp.mean(coefficient, axis=0)))[0]
+
+    in_xla = functools.partial(_ascent, policy)
+    has_kernel = _has_kernel(policy, False, params, visits.coefficient[0])
+    return (_with_kernel(in_kernel, in_xla) if has_kernel else in_xla)(params, visits.coefficient)
 
 
 def weighted_gradient(
     policy: Policy, params: Params, behaviour: Params, visits: Visits, kind: str = "trajectory", cap: float = 2.0
 ) -> tuple[Params, Weights]:
     """Mean of F(params; tau, behaviour), differentiable in params through the weight as well as through g."""
-    shape = visits.count.shape
-    log_ratio = log_table(policy, params, *shape[1:]) - log_table(policy, behaviour, *shape[1:])
-    ratios = (visits.count * log_ratio).reshape(shape[0], -1)
-    w = jnp.exp(importance.log_weights(ratios, kind, cap))
-    return _ascent(policy, params, w[:, None, None] * visits.coefficient), importance.statistics(ratios)
+    size, *shape = visits.count.shape
+
+    def in_kernel(params: Params, behaviour: Params, visits: Visits) -> tuple[Params, Weights]:
+        logits, to_params = jax.vjp(policy.logits, params)
+        tables = logits, visits.coefficient[0], policy.logits(behaviour), visits.count[0]
+        weighted, log_ratio = native.weighted_score("cuda", *tables, importance.limit(kind, cap))
+        return to_params(weighted)[0], importance.statistics(log_ratio.reshape(1, 1))
+
+    def in_xla(params: Params, behaviour: Params, visits: Visits) -> tuple[Params, Weights]:
+        log_ratio = log_table(policy, params, *shape) - log_table(policy, behaviour, *shape)
+        ratios = (visits.count * log_ratio).reshape(size, -1)
+        w = jnp.exp(importance.log_weights(ratios, kind, cap))
+        return _ascent(policy, params, w[:, None, None] * visits.coefficient), importance.statistics(ratios)
+
+    alone = size == 1 and kind in importance.LIMITED_KINDS
+    has_kernel = alone and _has_kernel(policy, True, params, visits.coefficient[0], visits.count[0])
+    return (_with_kernel(in_kernel, in_xla) if has_kernel else in_xla)(params, behaviour, visits)
+
+
+def _has_kernel(policy: Policy, weighted: bool, params: Params, *tables: jax.Array) -> bool:
+    """Whether a GPU has a kernel for the gradient of this policy, with these tables (S, A)."""
+    return policy.logits is not None and native.scores("cuda", weighted, jax.eval_shape(policy.logits, params), *tables)
+
+
+def _with_kernel(in_kernel: Callable[..., Any], in_xla: Callable[..., Any]) -> Callable[..., Any]:
+    """`in_kernel` on an NVIDIA GPU and `in_xla` elsewhere; where it is differentiated, `in_xla` everywhere."""
+    both = jax.custom_jvp(lambda *args: jax.lax.platform_dependent(*args, cuda=in_kernel, default=in_xla))
+    both.defjvp(lambda primals, tangents: jax.jvp(in_xla, primals, tangents))
+    return both
 
 
 def estimator(environment: Environment, policy: Policy, choices: Choices) -> Estimator:

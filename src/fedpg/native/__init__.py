@@ -1,7 +1,8 @@
-"""Hand-written kernels for sampling in finite MDPs: C on a CPU, CUDA on an NVIDIA GPU, both called from inside compiled programs.
+"""Hand-written kernels for finite MDPs: C on a CPU, CUDA on an NVIDIA GPU, both called from inside compiled programs.
 
 `visits` computes what `fedpg.gradients.tabular` otherwise computes in XLA, from the same random numbers: the same visits, up to the
-rounding of probabilities. A kernel is compiled for one shape of tables when it is first needed, which takes less than a second, and
+rounding of probabilities. `score` and `weighted_score`, on a GPU only, compute what becomes of them: gradients, which XLA would take
+several passes over memory for. A kernel is compiled for one shape of tables when it is first needed, which takes less than a second, and
 kept in the user's cache folder:
 
 - on a CPU by the C compiler of the machine (`$CC`, cc, gcc or clang), if there is one;
@@ -76,3 +77,30 @@ def visits(
     call = jax.ffi.ffi_call(target, results, vmap_method="expand_dims")
     found = call(key, start.astype(jnp.int32), policy, transition, reward, horizon=np.int64(horizon), discount=np.float32(discount))
     return tuple(found[: 5 if valued else 3])
+
+
+def score(platform: str, logits: jax.Array, coefficient: jax.Array) -> jax.Array:
+    """The gradient of sum_{s,a} coefficient[s,a] log pi(a|s), pi = softmax(logits), in the logits; all are (S, A). `platform`: "cuda"."""
+    return _score(platform, logits, coefficient)[0]
+
+
+def weighted_score(
+    platform: str, logits: jax.Array, coefficient: jax.Array, behaviour: jax.Array, count: jax.Array, limit: float
+) -> tuple[jax.Array, jax.Array]:
+    """`score` times w = e^min(log ratio, limit), and the log ratio, (): sum_{s,a} count[s,a] (log pi(a|s) - log mu(a|s)).
+
+    `behaviour` are the logits of mu.
+    """
+    return tuple(_score(platform, logits, coefficient, behaviour, count, limit=np.float32(limit)))
+
+
+def scores(platform: str, weighted: bool, *tables: jax.Array) -> bool:
+    """Whether `score`, or if `weighted` `weighted_score`, can be used on a platform for these tables."""
+    return applies(platform, *tables) and PLATFORMS[platform].scores(*tables[-1].shape, weighted)
+
+
+def _score(platform: str, *tables: jax.Array, **limit: np.float32) -> list[jax.Array]:
+    results = [jax.ShapeDtypeStruct(tables[0].shape, jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)][: 2 if limit else 1]
+    with MAKING:
+        target = PLATFORMS[platform].score_target(*tables[0].shape, bool(limit))
+    return jax.ffi.ffi_call(target, results, vmap_method="expand_dims")(*tables, **limit)

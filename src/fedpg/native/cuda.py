@@ -1,4 +1,4 @@
-"""The kernel for NVIDIA GPUs: CUDA C, compiled by NVRTC, and an XLA FFI handler in Python that launches it."""
+"""The kernels for NVIDIA GPUs: CUDA C, compiled by NVRTC, and an XLA FFI handler in Python that launches them."""
 
 import ctypes
 import functools
@@ -9,7 +9,7 @@ import re
 import threading
 from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,12 +20,13 @@ OPTIONS = ("--std=c++17", "--fmad=false", "--prec-div=false")
 TILE, LEAN_THREADS, MOST_TILES = 32, 128, 16
 """Lanes of a tile; threads of a block that uses no shared memory; the most tiles of a block that does."""
 SCRATCH = True
-"""Whether the kernel has a further result as its working memory."""
-AXES, OPERANDS = 8, 5
-RANKS = (1, 0, 2, 3, 2)
-"""Axes of the operands of one lane: key, start, policy, transition, reward."""
-PER_BLOCK, PER_PROCESSOR, RESERVED, MAJOR, MINOR = 97, 81, 111, 75, 76
-"""Attributes of a device: the most shared memory of a block and of a multiprocessor, what the driver keeps per block, its architecture."""
+"""Whether the kernel of visits has a further result as its working memory."""
+AXES, OPERANDS, RESULTS = 8, 5, 6
+ATTRIBUTES = {"horizon": c_int64, "discount": c_float, "limit": c_float}
+"""Numbers that kernels are given."""
+PER_BLOCK, PER_PROCESSOR, RESERVED, MAJOR, MINOR, PROCESSORS = 97, 81, 111, 75, 76, 16
+"""Attributes of a device: the most shared memory of a block and of a multiprocessor, what the driver keeps per block, its architecture,
+how many multiprocessors."""
 SHARED_LIMIT = 8
 """Attribute of a kernel: how much shared memory it may ask for."""
 
@@ -88,7 +89,7 @@ def why_not() -> str | None:
         return "NVRTC is missing: pip install -U 'jax[cuda13]'"
     try:
         driver()
-        module_of(1, 1, False, False, _architecture(0))
+        module_of(visits(1, 1, False, False), _architecture(0))
     except (OSError, KernelError) as error:
         return str(error).splitlines()[0]
     return None
@@ -101,10 +102,41 @@ def _architecture(device: int) -> str:
     return f"sm_{_attribute(device, MAJOR)}{_attribute(device, MINOR)}"
 
 
-def words_of(states: int, actions: int, valued: bool) -> int:
-    """Words of shared memory of one lane, as in visits.cu."""
+class Program(NamedTuple):
+    """A kernel for one shape of tables.
+
+    Attributes:
+        name: of its function and its source file.
+        macros: the options that choose the shape.
+        words: words of shared memory of one lane, as in the source; 0: it uses none.
+        ranks: axes of the operands of one lane.
+    """
+
+    name: str
+    macros: tuple[str, ...]
+    words: int
+    ranks: tuple[int, ...]
+
+    def source(self) -> str:
+        """The CUDA C."""
+        return "".join((SOURCES / file).read_text() for file in ("common.h", "tiles.h", f"{self.name}.cu"))
+
+
+def visits(states: int, actions: int, valued: bool, shared: bool) -> Program:
+    """The kernel of visits. Its operands: key, start, policy, transition, reward."""
     cells = states * actions
-    return 2 * cells + max(cells * states | 1, 3 * cells + states if valued else 0) + 2 * (cells | 1)
+    words = states * (actions - 1) + max(cells * states | 1, 3 * cells + states if valued else 0) + 2 * (cells | 1) if shared else 0
+    return Program("visits", _macros(STATES=states, ACTIONS=actions, VALUED=valued, SHARED=shared), words, (1, 0, 2, 3, 2))
+
+
+def score(states: int, actions: int, weighted: bool) -> Program:
+    """The kernel of policy gradients. Its operands: logits, coefficient and, if `weighted`, the behaviour's logits and visits."""
+    used = 4 if weighted else 2
+    return Program("score", _macros(STATES=states, ACTIONS=actions, WEIGHTED=weighted), used * (states * actions | 1), (2,) * used)
+
+
+def _macros(**values: int) -> tuple[str, ...]:
+    return tuple(f"-D{name}={int(value)}" for name, value in values.items())
 
 
 def compile_to(kind: str, source: str, *options: str) -> bytes:
@@ -120,7 +152,7 @@ def compile_to(kind: str, source: str, *options: str) -> bytes:
             lib.nvrtcGetProgramLog(program, log)
             raise KernelError(f"{name} failed with {code}: {log.value.decode()}")
 
-    call("nvrtcCreateProgram", byref(program), source.encode(), b"visits.cu", 0, None, None)
+    call("nvrtcCreateProgram", byref(program), source.encode(), b"fedpg.cu", 0, None, None)
     try:
         given = [option.encode() for option in (*OPTIONS, *options)]
         call("nvrtcCompileProgram", program, len(given), (c_char_p * len(given))(*given))
@@ -133,25 +165,14 @@ def compile_to(kind: str, source: str, *options: str) -> bytes:
         lib.nvrtcDestroyProgram(byref(program))
 
 
-def macros(states: int, actions: int, valued: bool, shared: bool) -> list[str]:
-    """The options that choose the shape of tables."""
-    defined = {"STATES": states, "ACTIONS": actions, "VALUED": int(valued), "SHARED": int(shared)}
-    return [f"-D{name}={value}" for name, value in defined.items()]
-
-
-def source() -> str:
-    """The CUDA C of the kernel."""
-    return "".join((SOURCES / file).read_text() for file in ("common.h", "visits.cu"))
-
-
 @functools.cache
-def module_of(states: int, actions: int, valued: bool, shared: bool, architecture: str) -> bytes:
-    """The machine code of the kernel of a shape for an architecture."""
+def module_of(program: Program, architecture: str) -> bytes:
+    """The machine code of a kernel for an architecture."""
     major, minor = c_int(), c_int()
     nvrtc().nvrtcVersion(byref(major), byref(minor))
-    options = [f"--gpu-architecture={architecture}", *macros(states, actions, valued, shared)]
-    name = name_of(source(), str((major.value, minor.value)), *OPTIONS, *options) + ".cubin"
-    return kept(name, lambda path: path.write_bytes(compile_to("CUBIN", source(), *options)) and None).read_bytes()
+    source, options = program.source(), [f"--gpu-architecture={architecture}", *program.macros]
+    name = name_of(source, str((major.value, minor.value)), *OPTIONS, *options) + ".cubin"
+    return kept(name, lambda path: path.write_bytes(compile_to("CUBIN", source, *options)) and None).read_bytes()
 
 
 # ---- XLA's side: xla/ffi/api/c_api.h
@@ -230,12 +251,12 @@ def _api_function(frame: CallFrame, name: str) -> Any:
 
 
 class Job(Structure):
-    """The parameters of the kernel, as in visits.cu."""
+    """The parameters of a kernel, as in tiles.h."""
 
     _fields_ = [
-        ("operand", c_void_p * OPERANDS), ("visits", c_void_p), ("returns", c_void_p), ("total", c_void_p), ("discounts", c_void_p),
-        ("targets", c_void_p), ("cells", c_void_p), ("stride", (c_int64 * AXES) * OPERANDS), ("dims", c_uint * AXES), ("lanes", c_uint),
-        ("one", c_uint), ("axes", c_int), ("horizon", c_int), ("discount", c_float),
+        ("operand", c_void_p * OPERANDS), ("result", c_void_p * RESULTS), ("stride", (c_int64 * AXES) * OPERANDS), ("dims", c_uint * AXES),
+        ("lanes", c_uint), ("one", c_uint), ("ahead", c_uint), ("axes", c_int), ("horizon", c_int), ("discount", c_float),
+        ("limit", c_float),
     ]  # fmt: skip
 
 
@@ -258,11 +279,11 @@ def joined(lengths: list[int], strides: list[list[int]]) -> tuple[list[int], lis
     return dims or [1], [step or [0] for step in steps]
 
 
-def layout(results: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple[int, list[int], list[list[int]]]:
-    """The number of lanes, and their joined axes and strides, from the shapes of the first result and of the operands."""
+def layout(results: tuple[int, ...], operands: list[tuple[int, ...]], ranks: tuple[int, ...]) -> tuple[int, list[int], list[list[int]]]:
+    """The number of lanes, and their joined axes and strides, from the shapes of the first result (a table) and of the operands."""
     lengths = list(results[:-2])
     strides = []
-    for dims, rank in zip(operands, RANKS, strict=True):
+    for dims, rank in zip(operands, ranks, strict=True):
         leading, step, own = dims[: len(dims) - rank], math.prod(dims[len(dims) - rank :]), []
         for given in reversed(leading):
             own.append(0 if given == 1 else step)
@@ -274,10 +295,9 @@ def layout(results: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple[i
 class Kernel:
     """The kernel of one shape, loaded on every device that asks for it, and its handler."""
 
-    def __init__(self, states: int, actions: int, valued: bool, shared: bool) -> None:
-        self._shape, self._valued, self._shared = (states, actions, valued, shared), valued, shared
-        self._bytes = 4 * TILE * words_of(states, actions, valued) if shared else 0
-        self._loaded: dict[int, tuple[Any, int]] = {}
+    def __init__(self, program: Program) -> None:
+        self._program, self._bytes = program, 4 * TILE * program.words
+        self._loaded: dict[int, tuple[Any, int, int]] = {}
         self._layouts: dict[Any, tuple[int, list[int], list[list[int]]]] = {}
         self._lock = threading.Lock()
         self.handler = HANDLER(self._handle)
@@ -294,7 +314,7 @@ class Kernel:
         try:
             self._launch(frame)
         except Exception as error:  # what a handler raises would be lost
-            args = ErrorCreate(ctypes.sizeof(ErrorCreate), None, f"fedpg visits: {error}".encode(), INTERNAL)
+            args = ErrorCreate(ctypes.sizeof(ErrorCreate), None, f"fedpg {self._program.name}: {error}".encode(), INTERNAL)
             return _api_function(frame, "XLA_FFI_Error_Create")(ctypes.addressof(args))
         return None
 
@@ -306,25 +326,23 @@ class Kernel:
 
     def job(self, frame: CallFrame) -> Job:
         """The parameters of the kernel for a call."""
-        given = [frame.arguments.values[k].contents for k in range(OPERANDS)]
+        given = [frame.arguments.values[k].contents for k in range(frame.arguments.count)]
         results = [frame.results.values[k].contents for k in range(frame.results.count)]
         shapes = tuple(tuple(each.dims[: each.rank]) for each in (results[0], *given))
         if shapes not in self._layouts:
-            self._layouts[shapes] = layout(shapes[0], list(shapes[1:]))
+            self._layouts[shapes] = layout(shapes[0], list(shapes[1:]), self._program.ranks)
         lanes, dims, strides = self._layouts[shapes]
         job = Job(lanes=lanes, one=1, axes=len(dims))
         job.dims[: len(dims)] = dims
         for k, step in enumerate(strides):
             job.operand[k] = given[k].data
             job.stride[k][: len(step)] = step
-        for name, result in zip(
-            ("visits", "returns", "total", "discounts", "targets", "cells"), results, strict=False
-        ):  # as many as there are
-            setattr(job, name, result.data)
+        for k, result in enumerate(results):
+            job.result[k] = result.data
         for k in range(frame.attributes.count):
-            name, value = frame.attributes.names[k].contents, frame.attributes.values[k].contents.value
-            kind = {"horizon": c_int64, "discount": c_float}[ctypes.string_at(name.text, name.length).decode()]
-            setattr(job, "horizon" if kind is c_int64 else "discount", kind.from_address(value).value)
+            text, value = frame.attributes.names[k].contents, frame.attributes.values[k].contents.value
+            name = ctypes.string_at(text.text, text.length).decode()
+            setattr(job, name, ATTRIBUTES[name].from_address(value).value)
         return job
 
     def launch(self, job: Job, stream: c_void_p) -> None:
@@ -333,7 +351,8 @@ class Kernel:
         _call("cuStreamGetCtx", stream, byref(context))
         _call("cuCtxPushCurrent_v2", context)
         try:
-            function, tiles = self._function(context.value)
+            function, tiles, resident = self._function(context.value)
+            job.ahead = resident * TILE
             threads = tiles * TILE
             blocks = -(-job.lanes // threads)
             parameters = (c_void_p * 1)(ctypes.addressof(job))
@@ -341,45 +360,66 @@ class Kernel:
         finally:
             _call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
-    def _function(self, context: int) -> tuple[Any, int]:
-        """The kernel in the current context, and how many tiles a block has."""
+    def _function(self, context: int) -> tuple[Any, int, int]:
+        """The kernel in the current context, how many tiles a block has, and how many the device runs at a time."""
         if context not in self._loaded:
             with self._lock:
                 device, module, function = c_int32(), c_void_p(), c_void_p()
                 _call("cuCtxGetDevice", byref(device))
-                _call("cuModuleLoadData", byref(module), module_of(*self._shape, _architecture(device.value)))
-                _call("cuModuleGetFunction", byref(function), module, b"visits")
-                tiles = LEAN_THREADS // TILE
-                if self._shared:
-                    tiles = best_tiles(self._bytes, *(_attribute(device.value, number) for number in (PER_BLOCK, PER_PROCESSOR, RESERVED)))
+                _call("cuModuleLoadData", byref(module), module_of(self._program, _architecture(device.value)))
+                _call("cuModuleGetFunction", byref(function), module, self._program.name.encode())
+                tiles, each = LEAN_THREADS // TILE, 0
+                if self._bytes:
+                    limits = [_attribute(device.value, number) for number in (PER_BLOCK, PER_PROCESSOR, RESERVED)]
+                    tiles = best_tiles(self._bytes, *limits)
+                    each = tiles_at_a_time(tiles, self._bytes, *limits[1:])
                     _call("cuFuncSetAttribute", function, SHARED_LIMIT, tiles * self._bytes)
-                self._loaded[context] = function, tiles
+                self._loaded[context] = function, tiles, each * _attribute(device.value, PROCESSORS)
         return self._loaded[context]
+
+
+def tiles_at_a_time(count: int, tile: int, per_processor: int, reserved: int) -> int:
+    """Tiles on a multiprocessor at a time, as blocks of `count`, each tile of so many bytes."""
+    return count * min(per_processor // (count * tile + reserved), 32)
 
 
 def best_tiles(tile: int, per_block: int, per_processor: int, reserved: int) -> int:
     """Tiles of a block, each of so many bytes, with which most of them are on a multiprocessor at a time; the least of several."""
     possible = [n for n in range(1, MOST_TILES + 1) if n * tile <= per_block]
-    return max(possible, key=lambda n: (n * min(per_processor // (n * tile + reserved), 32), -n))
+    return max(possible, key=lambda n: (tiles_at_a_time(n, tile, per_processor, reserved), -n))
 
 
 @functools.cache
-def fits(states: int, actions: int, valued: bool) -> bool:
+def fits(program: Program) -> bool:
     """Whether at least four tiles fit into shared memory: with fewer a multiprocessor idles."""
-    return 4 * 4 * TILE * words_of(states, actions, valued) <= min(_attribute(device, PER_BLOCK) for device in range(_devices()))
+    return 4 * 4 * TILE * program.words <= min(_attribute(device, PER_BLOCK) for device in range(_devices()))
 
 
 def eager(states: int, actions: int, valued: bool, horizon: int) -> bool:
     """Whether rows are made before they are visited, in shared memory: there are few, and they fit."""
-    return states * actions <= 2 * horizon and fits(states, actions, valued)
+    return states * actions <= 2 * horizon and fits(visits(states, actions, valued, True))
+
+
+def scores(states: int, actions: int, weighted: bool) -> bool:
+    """Whether there is a kernel of policy gradients for this shape."""
+    return fits(score(states, actions, weighted))
+
+
+def target(states: int, actions: int, valued: bool, eager: bool) -> str:
+    """The name under which XLA knows the kernel of visits for a shape."""
+    return _target(visits(states, actions, valued, eager))
+
+
+def score_target(states: int, actions: int, weighted: bool) -> str:
+    """The name under which XLA knows the kernel of policy gradients for a shape."""
+    return _target(score(states, actions, weighted))
 
 
 @functools.cache
-def target(states: int, actions: int, valued: bool, eager: bool) -> str:
-    """The name under which XLA knows the kernel of a shape."""
-    name = f"fedpg_visits_{name_of(source(), *macros(states, actions, valued, eager))}"
+def _target(program: Program) -> str:
+    name = f"fedpg_{program.name}_{name_of(program.source(), *program.macros)}"
     if name not in _KEPT:
-        _KEPT[name] = Kernel(states, actions, valued, eager)
+        _KEPT[name] = Kernel(program)
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(_KEPT[name].handler), platform="CUDA")
     return name
 

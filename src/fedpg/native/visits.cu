@@ -1,116 +1,78 @@
 // Visit sums of trajectories in finite MDPs on an NVIDIA GPU: one thread per lane, 32 lanes per tile, no communication between tiles.
 //
-// Compiled by NVRTC, behind common.h, with -DSTATES= -DACTIONS= -DVALUED=0|1 -DSHARED=0|1. VALUED adds the sums that a baseline of the
-// state needs. With SHARED the policy is given by logits, and the tables of a tile are in shared memory, most of them as [entry][lane],
-// where no two lanes meet in a bank. Without it the policy is given by probabilities, all tables stay in global memory, and a row is read
-// when it is visited. `fedpg.gradients.tabular` says what is computed.
+// Compiled by NVRTC, behind common.h and tiles.h, with -DSTATES= -DACTIONS= -DVALUED=0|1 -DSHARED=0|1. VALUED adds the sums that a
+// baseline of the state needs. With SHARED the policy is given by logits, and the tables of a tile are in shared memory, where no two
+// lanes meet in a bank. Without it the policy is given by probabilities, all tables stay in global memory, and a row is read when it is
+// visited. `fedpg.gradients.tabular` says what is computed.
 
 #define CELLS (STATES * ACTIONS)
-#define AXES 8
-#define TILE 32
-#define EVERYONE 0xffffffffu
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-enum { KEY, START, POLICY, TRANSITION, REWARD, OPERANDS };
+enum { KEY, START, POLICY, TRANSITION, REWARD, USED };
+enum { VISITS, RETURNS, TOTAL, DISCOUNTS, TARGETS, PATH };  // PATH is working memory, the cells visited, (lanes, H)
 
-struct Job {
-  const void* operand[OPERANDS];
-  float *visits, *returns, *total, *discounts, *targets;
-  unsigned short* cells;           // working memory, (lanes, H)
-  long long stride[OPERANDS][AXES];  // elements from one entry of a leading axis to the next; 0 where it is the same for all
-  unsigned dims[AXES], lanes, one;
-  int axes, horizon;
-  float discount;
-};
-
-// The index on which a uniform number falls, from cumulative probabilities `step` entries apart.
-template <int WIDTH>
-INLINE int pick(const float* row, int step, float u) {
-  int index = 0;
+// A row of probabilities becomes N thresholds: the cumulative sums in units of 2^-24, rounded up. A uniform number has 24 bits, so
+// rounding changes no comparison, and differences of whole numbers are never between 0 and 1.
+template <int N>
+INLINE void cumulate(const float* row, float* thresholds) {
+  float sum = 0.0f;
 #pragma unroll
-  for (int i = 0; i < WIDTH - 1; i++) index += row[i * step] <= u;
-  return index;
+  for (int i = 0; i < N; i++) thresholds[i] = sum += row[i];
+  const float scale = 16777216.0f * inverse(sum + row[N]);
+#pragma unroll
+  for (int i = 0; i < N; i++) thresholds[i] = ceilf(thresholds[i] * scale);
+}
+
+// A table of rows of N words is in shared memory as [row][vector][lane]: a lane reads a row with few instructions, no two lanes from
+// the same bank.
+#define WIDTH(n) ((n) % 4 == 0 ? 4 : (n) % 2 == 0 ? 2 : 1)
+template <int N>
+INLINE void put(float* table, int row, const float* words) {
+#pragma unroll
+  for (int i = 0; i < N; i++) table[(row * N + i / WIDTH(N) * WIDTH(N)) * TILE + threadIdx.x % TILE * WIDTH(N) + i % WIDTH(N)] = words[i];
+}
+
+// Rows of a lane in shared memory, found by a biased index: BIAS times a constant is added to it, see `pick`. The constant is taken back
+// once, in `origin`. `pitch` is unknown to the compiler, so that the multipliers find the address.
+#define BIAS 0x4b000000u
+struct Rows {
+  char* memory;
+  unsigned origin, pitch;  // bytes
+};
+INLINE Rows rows_of(void* first, unsigned size, unsigned bias, unsigned one) { return {(char*)first, 0u - bias * size, size * one}; }
+INLINE char* at_row(const Rows& rows, unsigned row) { return rows.memory + (row * rows.pitch + rows.origin); }
+
+// The index on which a random word falls, plus BIAS: N less the thresholds above it. The multipliers count, because the adders are the
+// bottleneck: 256 thresholds - word is at least 1 or at most 0, and the bits of a float from 2^23 on are BIAS and a whole number. What
+// rounding the word towards 0 leaves of its lower 8 bits lies above no threshold.
+template <int N>
+INLINE unsigned pick(const char* row, unsigned word) {
+  const float u = __uint2float_rz(word);
+  float index = 8388608.0f + N;
+#pragma unroll
+  for (int i = 0; i < N / WIDTH(N); i++) {
+    const Vector<WIDTH(N)> thresholds = ((const Vector<WIDTH(N)>*)row)[i * TILE];
+#pragma unroll
+    for (int k = 0; k < WIDTH(N); k++) index -= __saturatef(__fmaf_rn(thresholds.word[k], 256.0f, -u));
+  }
+  return __float_as_uint(index);
 }
 
 // The same from probabilities in global memory.
-template <int WIDTH>
-INLINE int pick_raw(const float* row, float u) {
+template <int N>
+INLINE unsigned pick_raw(const float* row, float u) {
   float sum = 0.0f;
-  for (int i = 0; i < WIDTH; i++) sum += row[i];
+  for (int i = 0; i < N; i++) sum += row[i];
   const float threshold = u * sum;
-  int index = 0;
+  unsigned index = 0;
   sum = 0.0f;
-  for (int i = 0; i < WIDTH - 1; i++) index += (sum += row[i]) <= threshold;
+  for (int i = 0; i < N - 1; i++) index += (sum += row[i]) <= threshold;
   return index;
 }
 
-// Words that the table of a lane takes where lanes come one after another: an odd number, so that lanes meet in no bank when each reads
-// the same entry.
-#define RAW(size) ((size) | 1)
 #define SUMS (VALUED ? 3 * CELLS + STATES : 0)
 #define TABLES MAX(RAW(CELLS * STATES), SUMS)  // of a lane, for transitions and later for sums
-#define SPARE (2 * RAW(CELLS))                 // for what arrives and leaves, and for the tally
-#define WORDS (2 * CELLS + TABLES + SPARE)
-
-#ifdef __CUDACC_RTC__
-// Copies from global to shared memory; what was copied is there after `arrive`.
-template <int WORDS_EACH>
-INLINE void copy(float* to, const float* from) {
-#if __CUDA_ARCH__ >= 800
-  const unsigned place = (unsigned)__cvta_generic_to_shared(to);
-  if (WORDS_EACH == 4) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
-#else
-  for (int i = 0; i < WORDS_EACH; i++) to[i] = from[i];
-#endif
-}
-INLINE void arrive() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-  __syncwarp();
-}
-#else
-template <int WORDS_EACH>
-INLINE void copy(float* to, const float* from) {
-  for (int i = 0; i < WORDS_EACH; i++) to[i] = from[i];
-}
-INLINE void arrive() { __syncwarp(); }
-#endif
-
-// Fetches the tables of all lanes of a tile, one after another. `spacing` is how far those of two lanes are apart, 0 if that differs.
-template <int SIZE>
-INLINE void fetch(const float* own, long long spacing, float* raw) {
-  const int me = threadIdx.x % TILE;
-  if (spacing == SIZE) {
-    const float* begin = (const float*)__shfl_sync(EVERYONE, (unsigned long long)own, 0);
-    if (SIZE % 2) {
-#pragma unroll 8
-      for (int i = me; i < TILE / 4 * SIZE; i += TILE) copy<4>(raw + 4 * i, begin + 4 * i);
-    } else {
-#pragma unroll 8
-      for (int i = me; i < TILE * SIZE; i += TILE) copy<1>(raw + i + i / SIZE, begin + i);
-    }
-  } else {
-#pragma unroll 1
-    for (int lane = 0; lane < TILE; lane++) {
-      const float* from = (const float*)__shfl_sync(EVERYONE, (unsigned long long)own, lane);
-      for (int i = me; i < SIZE; i += TILE) copy<1>(raw + lane * RAW(SIZE) + i, from + i);
-    }
-  }
-}
-
-// Writes f(entry) of every lane of a tile to (lanes, SIZE) at `to`, which is where the tile begins.
-template <int SIZE, typename F>
-INLINE void store(float* to, float* raw, int count, F f) {
-  const int me = threadIdx.x % TILE;
-  __syncwarp();
-#pragma unroll
-  for (int i = 0; i < SIZE; i++) raw[me * RAW(SIZE) + i] = f(i);
-  __syncwarp();
-#pragma unroll 8
-  for (int i = me; i < count * SIZE; i += TILE) to[i] = raw[SIZE % 2 ? i : i + i / SIZE];
-}
+#define CHOICES (STATES * (ACTIONS - 1))       // thresholds of the policy
+#define STEPS (CELLS * (STATES - 1))           // thresholds of the transitions
+#define WORDS (CHOICES + RAW(CELLS) + TABLES + RAW(CELLS))
 
 extern "C" __global__ void visits(const Job job) {
   const unsigned begin = (blockIdx.x * blockDim.x + threadIdx.x) / TILE * TILE;
@@ -120,84 +82,85 @@ extern "C" __global__ void visits(const Job job) {
   if (me >= count) return;
 #endif
   const unsigned lane = begin + (me < count ? me : count - 1);  // threads too many repeat the last lane
-  long long at[OPERANDS] = {0};
-  unsigned rest = lane;
-  for (int axis = job.axes; axis-- > 0; rest /= job.dims[axis]) {
-    const unsigned place = rest % job.dims[axis];
-#pragma unroll
-    for (int k = 0; k < OPERANDS; k++) at[k] += place * job.stride[k][axis];
-  }
+  long long at[USED];
+  places<USED>(job, lane, at);
   const unsigned* key = (const unsigned*)job.operand[KEY] + at[KEY];
   const unsigned k0 = key[0], k1 = key[1];
-  int state = ((const int*)job.operand[START])[at[START]];
+  unsigned state = ((const int*)job.operand[START])[at[START]];
   const float* policy = (const float*)job.operand[POLICY] + at[POLICY];
   const float* transition = (const float*)job.operand[TRANSITION] + at[TRANSITION];
   const float* reward = (const float*)job.operand[REWARD] + at[REWARD];
   const int horizon = job.horizon;
-  unsigned short* cells = VALUED ? job.cells + (long long)begin * horizon + me : 0;  // [t][lane of the tile]
+  unsigned short* cells = VALUED ? (unsigned short*)job.result[PATH] + (long long)begin * horizon + me : 0;  // [t][lane of the tile]
   float earned = 0.0f, total = 0.0f, power = 1.0f;
+#define OF_LANE(k, size) ((float*)job.result[k] + (long long)lane * (size))
+#define OF_TILE(k, size) ((float*)job.result[k] + (long long)begin * (size))
 
 #if SHARED
   extern __shared__ float memory[];
-  float *own = memory + threadIdx.x / TILE * TILE * WORDS, *tables = own + TILE * 2 * CELLS, *spare = tables + TILE * TABLES;
-#define SPACING(k) (job.axes == 1 && count == TILE ? job.stride[k][0] : 0)
-  fetch<CELLS>(policy, SPACING(POLICY), spare);
-  fetch<CELLS>(reward, SPACING(REWARD), spare + TILE * RAW(CELLS));
-  fetch<CELLS * STATES>(transition, SPACING(TRANSITION), tables);
+  float *own = memory + threadIdx.x / TILE * TILE * WORDS, *p = own, *raw = p + TILE * CHOICES;
+  float *q = raw + TILE * RAW(CELLS), *spare = q + TILE * TABLES;
+  fetch<CELLS>(policy, spare);
+  fetch<CELLS>(reward, raw);
+  fetch<CELLS * STATES>(transition, q);
   arrive();
-  float *p = own + me, *r = p + TILE * CELLS, *q = tables + me * RAW(CELLS * STATES);  // p and r as [entry][lane]
-  const float *logits = spare + me * RAW(CELLS), *rewards = logits + TILE * RAW(CELLS);
+  expect<CELLS>(job, POLICY, begin);
+  expect<CELLS>(job, REWARD, begin);
+  expect<CELLS * STATES>(job, TRANSITION, begin);
+  const float *logits = spare + me * RAW(CELLS), *rows = q + me * RAW(CELLS * STATES);
 #pragma unroll
   for (int s = 0; s < STATES; s++) {
-    float largest = logits[s * ACTIONS], sum = 0.0f;
+    float row[ACTIONS], largest = logits[s * ACTIONS];
 #pragma unroll
-    for (int a = 1; a < ACTIONS; a++) largest = MAX(logits[s * ACTIONS + a], largest);
+    for (int a = 1; a < ACTIONS; a++) largest = fmaxf(logits[s * ACTIONS + a], largest);
 #pragma unroll
-    for (int a = 0; a < ACTIONS; a++) p[(s * ACTIONS + a) * TILE] = sum += exponential(logits[s * ACTIONS + a] - largest);
-    const float scale = 1.0f / sum;
-#pragma unroll
-    for (int a = 0; a < ACTIONS - 1; a++) p[(s * ACTIONS + a) * TILE] *= scale;
+    for (int a = 0; a < ACTIONS; a++) row[a] = expf(logits[s * ACTIONS + a] - largest);
+    cumulate<ACTIONS - 1>(row, row);
+    put<ACTIONS - 1>(p, s, row);
   }
+  float next[CELLS][STATES];  // in registers while the table changes its order
 #pragma unroll
-  for (int i = 0; i < CELLS; i++) r[i * TILE] = rewards[i];
-#pragma unroll 5
-  for (int i = 0; i < CELLS; i++) {
-    float sum = 0.0f, row[STATES];
+  for (int i = 0; i < CELLS; i++) cumulate<STATES - 1>(rows + i * STATES, next[i]);
+  __syncwarp();
 #pragma unroll
-    for (int s = 0; s < STATES; s++) row[s] = sum += q[i * STATES + s];
-    const float scale = 1.0f / sum;
-#pragma unroll
-    for (int s = 0; s < STATES - 1; s++) q[i * STATES + s] = row[s] * scale;
-  }
-  __syncwarp();  // logits and rewards have been read
-  float2* tally = (float2*)spare + me;  // visits, and the discounted rewards before each of them
+  for (int i = 0; i < CELLS; i++) put<STATES - 1>(q, i, next[i]);
+  // Visits, and the discounted rewards before each of them: in what the transitions left of their place, and behind it.
+  float2* tally = (float2*)(q + TILE * STEPS) + me;
   if (!VALUED)
+#pragma unroll
     for (int i = 0; i < CELLS; i++) tally[i * TILE] = make_float2(0.0f, 0.0f);
-#define ACTION(u) pick<ACTIONS>(p + state * (ACTIONS * TILE), TILE, u)
-#define NEXT(u) pick<STATES>(q + cell * STATES, 1, u)
-#define REWARD_OF(cell) r[(cell) * TILE]
+  // Indices are biased from here on.
+  state += BIAS;
+#define BIAS_OF_CELL (BIAS * (ACTIONS + 1))
+  const Rows actions = rows_of(p + me * WIDTH(ACTIONS - 1), 4 * TILE * (ACTIONS - 1), BIAS, job.one);
+  const Rows steps = rows_of(q + me * WIDTH(STATES - 1), 4 * TILE * (STATES - 1), BIAS_OF_CELL, job.one);
+  const Rows sums = rows_of(tally, 8 * TILE, BIAS_OF_CELL, job.one);
+  const Rows rewards = rows_of(raw + me * RAW(CELLS), 4, BIAS_OF_CELL, job.one);
+#define ACTION(word) pick<ACTIONS - 1>(at_row(actions, state), word)
+#define NEXT(word) pick<STATES - 1>(at_row(steps, cell), word)
+#define REWARD_OF(cell) *(const float*)at_row(rewards, cell)
 #else
-  float *visits = job.visits + (long long)lane * CELLS, *returns = job.returns + (long long)lane * CELLS;
+  float *visits = OF_LANE(VISITS, CELLS), *returns = OF_LANE(RETURNS, CELLS);
   for (int i = 0; i < CELLS; i++) visits[i] = returns[i] = 0.0f;
-#define ACTION(u) pick_raw<ACTIONS>(policy + state * ACTIONS, u)
-#define NEXT(u) pick_raw<STATES>(transition + (long long)cell * STATES, u)
+#define ACTION(word) pick_raw<ACTIONS>(policy + state * ACTIONS, uniform(word))
+#define NEXT(word) pick_raw<STATES>(transition + (long long)cell * STATES, uniform(word))
 #define REWARD_OF(cell) __ldg(reward + (cell))
+#define BIAS_OF_CELL 0u
 #endif
 
 #pragma unroll 2
   for (int t = 0; t < horizon; t++) {
     unsigned a, b;
     threefry(k0, k1, t, 0, job.one, &a, &b);
-    const int cell = state * ACTIONS + ACTION(uniform(a));
+    const unsigned cell = state * ACTIONS + ACTION(a);
     const float x = REWARD_OF(cell);
     if (VALUED) {
-      if (me < count) cells[t * count] = cell;
+      if (me < count) cells[t * count] = cell - BIAS_OF_CELL;
     } else {
 #if SHARED
-      float2 now = tally[cell * TILE];
-      now.x += 1.0f;
-      now.y += earned;
-      tally[cell * TILE] = now;
+      float2* const place = (float2*)at_row(sums, cell);
+      const float2 before = *place;
+      *place = make_float2(before.x + 1.0f, before.y + earned);
 #else
       visits[cell] += 1.0f;
       returns[cell] += earned;
@@ -206,17 +169,17 @@ extern "C" __global__ void visits(const Job job) {
       total += x;
       power *= job.discount;
     }
-    state = NEXT(uniform(b));
+    state = NEXT(b);
   }
 
 #if VALUED
   // From the last step to the first. The sums take the place of the transitions.
 #if SHARED
   __syncwarp();
-  float *n = tables + me, *g = n + TILE * CELLS, *d = g + TILE * CELLS, *v = d + TILE * CELLS;
+  float *n = q + me, *g = n + TILE * CELLS, *d = g + TILE * CELLS, *v = d + TILE * CELLS;
   const int step = TILE;
 #else
-  float *n = visits, *g = returns, *d = job.discounts + (long long)lane * CELLS, *v = job.targets + (long long)lane * STATES;
+  float *n = visits, *g = returns, *d = OF_LANE(DISCOUNTS, CELLS), *v = OF_LANE(TARGETS, STATES);
   const int step = 1;
 #endif
   for (int i = 0; i < CELLS; i++) n[i * step] = g[i * step] = d[i * step] = 0.0f;
@@ -224,7 +187,7 @@ extern "C" __global__ void visits(const Job job) {
   float target = 0.0f;
   for (int t = horizon; t-- > 0 && me < count;) {
     const int cell = cells[t * count];
-    const float x = REWARD_OF(cell);
+    const float x = REWARD_OF(cell + BIAS_OF_CELL);
     power = powf(job.discount, (float)t);
     total += x;
     earned += power * x;
@@ -235,16 +198,16 @@ extern "C" __global__ void visits(const Job job) {
     v[cell / ACTIONS * step] += target;
   }
 #if SHARED
-  store<CELLS>(job.visits + (long long)begin * CELLS, spare, count, [&](int i) { return n[i * TILE]; });
-  store<CELLS>(job.returns + (long long)begin * CELLS, spare, count, [&](int i) { return g[i * TILE]; });
-  store<CELLS>(job.discounts + (long long)begin * CELLS, spare, count, [&](int i) { return d[i * TILE]; });
-  store<STATES>(job.targets + (long long)begin * STATES, spare, count, [&](int i) { return v[i * TILE]; });
+  store<CELLS>(OF_TILE(VISITS, CELLS), own, count, [&](int i) { return n[i * TILE]; });
+  store<CELLS>(OF_TILE(RETURNS, CELLS), own, count, [&](int i) { return g[i * TILE]; });
+  store<CELLS>(OF_TILE(DISCOUNTS, CELLS), own, count, [&](int i) { return d[i * TILE]; });
+  store<STATES>(OF_TILE(TARGETS, STATES), own, count, [&](int i) { return v[i * TILE]; });
 #endif
 #elif SHARED
-  store<CELLS>(job.visits + (long long)begin * CELLS, tables, count, [&](int i) { return tally[i * TILE].x; });
-  store<CELLS>(job.returns + (long long)begin * CELLS, tables, count, [&](int i) { return earned * tally[i * TILE].x - tally[i * TILE].y; });
+  store<CELLS>(OF_TILE(VISITS, CELLS), own, count, [&](int i) { return tally[i * TILE].x; });
+  store<CELLS>(OF_TILE(RETURNS, CELLS), own, count, [&](int i) { return earned * tally[i * TILE].x - tally[i * TILE].y; });
 #else
   for (int i = 0; i < CELLS; i++) returns[i] = earned * visits[i] - returns[i];
 #endif
-  if (me < count) job.total[lane] = total;
+  if (me < count) ((float*)job.result[TOTAL])[lane] = total;
 }
