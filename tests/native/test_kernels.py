@@ -220,7 +220,6 @@ def test_blocks_fill_a_multiprocessor() -> None:
     """On an H200: 24,960 bytes a tile, nine tiles at a time, as blocks of three."""
     assert cuda.visits(5, 5, False, True).words == 195
     assert cuda.best_tiles(24_960, 232_448, 233_472, 1024) == 3
-    assert cuda.tiles_at_a_time(3, 24_960, 233_472, 1024) == 9
 
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

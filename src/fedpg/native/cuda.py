@@ -24,9 +24,8 @@ SCRATCH = True
 AXES, OPERANDS, RESULTS = 8, 5, 6
 ATTRIBUTES = {"horizon": c_int64, "discount": c_float, "limit": c_float}
 """Numbers that kernels are given."""
-PER_BLOCK, PER_PROCESSOR, RESERVED, MAJOR, MINOR, PROCESSORS = 97, 81, 111, 75, 76, 16
-"""Attributes of a device: the most shared memory of a block and of a multiprocessor, what the driver keeps per block, its architecture,
-how many multiprocessors."""
+PER_BLOCK, PER_PROCESSOR, RESERVED, MAJOR, MINOR = 97, 81, 111, 75, 76
+"""Attributes of a device: the most shared memory of a block and of a multiprocessor, what the driver keeps per block, its architecture."""
 SHARED_LIMIT = 8
 """Attribute of a kernel: how much shared memory it may ask for."""
 
@@ -255,7 +254,7 @@ class Job(Structure):
 
     _fields_ = [
         ("operand", c_void_p * OPERANDS), ("result", c_void_p * RESULTS), ("stride", (c_int64 * AXES) * OPERANDS), ("dims", c_uint * AXES),
-        ("lanes", c_uint), ("one", c_uint), ("ahead", c_uint), ("axes", c_int), ("horizon", c_int), ("discount", c_float),
+        ("lanes", c_uint), ("one", c_uint), ("axes", c_int), ("horizon", c_int), ("discount", c_float),
         ("limit", c_float),
     ]  # fmt: skip
 
@@ -297,7 +296,7 @@ class Kernel:
 
     def __init__(self, program: Program) -> None:
         self._program, self._bytes = program, 4 * TILE * program.words
-        self._loaded: dict[int, tuple[Any, int, int]] = {}
+        self._loaded: dict[int, tuple[Any, int]] = {}
         self._layouts: dict[Any, tuple[int, list[int], list[list[int]]]] = {}
         self._lock = threading.Lock()
         self.handler = HANDLER(self._handle)
@@ -351,8 +350,7 @@ class Kernel:
         _call("cuStreamGetCtx", stream, byref(context))
         _call("cuCtxPushCurrent_v2", context)
         try:
-            function, tiles, resident = self._function(context.value)
-            job.ahead = resident * TILE
+            function, tiles = self._function(context.value)
             threads = tiles * TILE
             blocks = -(-job.lanes // threads)
             parameters = (c_void_p * 1)(ctypes.addressof(job))
@@ -360,33 +358,26 @@ class Kernel:
         finally:
             _call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
-    def _function(self, context: int) -> tuple[Any, int, int]:
-        """The kernel in the current context, how many tiles a block has, and how many the device runs at a time."""
+    def _function(self, context: int) -> tuple[Any, int]:
+        """The kernel in the current context, and how many tiles a block has."""
         if context not in self._loaded:
             with self._lock:
                 device, module, function = c_int32(), c_void_p(), c_void_p()
                 _call("cuCtxGetDevice", byref(device))
                 _call("cuModuleLoadData", byref(module), module_of(self._program, _architecture(device.value)))
                 _call("cuModuleGetFunction", byref(function), module, self._program.name.encode())
-                tiles, each = LEAN_THREADS // TILE, 0
+                tiles = LEAN_THREADS // TILE
                 if self._bytes:
-                    limits = [_attribute(device.value, number) for number in (PER_BLOCK, PER_PROCESSOR, RESERVED)]
-                    tiles = best_tiles(self._bytes, *limits)
-                    each = tiles_at_a_time(tiles, self._bytes, *limits[1:])
+                    tiles = best_tiles(self._bytes, *(_attribute(device.value, number) for number in (PER_BLOCK, PER_PROCESSOR, RESERVED)))
                     _call("cuFuncSetAttribute", function, SHARED_LIMIT, tiles * self._bytes)
-                self._loaded[context] = function, tiles, each * _attribute(device.value, PROCESSORS)
+                self._loaded[context] = function, tiles
         return self._loaded[context]
-
-
-def tiles_at_a_time(count: int, tile: int, per_processor: int, reserved: int) -> int:
-    """Tiles on a multiprocessor at a time, as blocks of `count`, each tile of so many bytes."""
-    return count * min(per_processor // (count * tile + reserved), 32)
 
 
 def best_tiles(tile: int, per_block: int, per_processor: int, reserved: int) -> int:
     """Tiles of a block, each of so many bytes, with which most of them are on a multiprocessor at a time; the least of several."""
     possible = [n for n in range(1, MOST_TILES + 1) if n * tile <= per_block]
-    return max(possible, key=lambda n: (tiles_at_a_time(n, tile, per_processor, reserved), -n))
+    return max(possible, key=lambda n: (n * min(per_processor // (n * tile + reserved), 32), -n))
 
 
 @functools.cache

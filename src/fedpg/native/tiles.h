@@ -13,7 +13,6 @@ struct Job {
   void* result[RESULTS];
   long long stride[OPERANDS][AXES];  // elements from one entry of a leading axis to the next; 0 where it is the same for all
   unsigned dims[AXES], lanes, one;
-  unsigned ahead;  // lanes between a tile and the one that will take its place on the multiprocessor
   int axes, horizon;
   float discount, limit;
 };
@@ -46,14 +45,6 @@ INLINE void arrive() {
 #endif
   __syncwarp();
 }
-// A tile brings so many times 128 bytes into the level 2 cache.
-INLINE void prefetch(const float* from, int lines) {
-#if __CUDA_ARCH__ >= 900
-  if (threadIdx.x % TILE == 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(128 * lines) : "memory");
-#else
-  for (int line = threadIdx.x % TILE; line < lines; line += TILE) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + 32 * line));
-#endif
-}
 // 1 / x to a unit in the last place, in one instruction; for x that is neither subnormal nor very large.
 INLINE float inverse(float x) {
   float y;
@@ -67,7 +58,6 @@ INLINE void copy(float* to, const float* from) {
   for (int i = 0; i < WORDS_EACH; i++) to[i] = from[i];
 }
 INLINE void arrive() { __syncwarp(); }
-INLINE void prefetch(const float*, int) {}
 INLINE float inverse(float x) { return 1.0f / x; }
 #endif
 
@@ -104,14 +94,6 @@ INLINE void fetch(const float* own, float* raw) {
       for (int i = me; i < SIZE; i += TILE) copy<1>(raw + lane * RAW(SIZE) + i, from + i);
     }
   }
-}
-
-// Has the tables that a later tile will fetch brought closer while this one computes, where lanes have only one axis: tiles start
-// together, so that otherwise all of them fetch at a time and all of them compute at a time.
-template <int SIZE>
-INLINE void expect(const Job& job, int operand, unsigned begin) {
-  if (job.axes != 1 || job.stride[operand][0] != SIZE || begin + job.ahead + TILE > job.lanes) return;
-  prefetch((const float*)job.operand[operand] + (long long)(begin + job.ahead) * SIZE, SIZE);
 }
 
 // Writes f(entry) of every lane of a tile to (lanes, SIZE) at `to`, which is where the tile begins.

@@ -104,9 +104,6 @@ extern "C" __global__ void visits(const Job job) {
   fetch<CELLS>(reward, raw);
   fetch<CELLS * STATES>(transition, q);
   arrive();
-  expect<CELLS>(job, POLICY, begin);
-  expect<CELLS>(job, REWARD, begin);
-  expect<CELLS * STATES>(job, TRANSITION, begin);
   const float *logits = spare + me * RAW(CELLS), *rows = q + me * RAW(CELLS * STATES);
 #pragma unroll
   for (int s = 0; s < STATES; s++) {
@@ -148,7 +145,8 @@ extern "C" __global__ void visits(const Job job) {
 #define BIAS_OF_CELL 0u
 #endif
 
-#pragma unroll 2
+// Many steps at a time: the random numbers of later steps do not wait for the state.
+#pragma unroll 10
   for (int t = 0; t < horizon; t++) {
     unsigned a, b;
     threefry(k0, k1, t, 0, job.one, &a, &b);
