@@ -89,8 +89,7 @@ def test_a_task_may_have_more_steps_and_settings_of_its_own():
     fed, pooled = (config_of(HOPPER, SIZE, 1, 0, name) for name in (FEDAVG, POOLED))
     assert (fed.rollout_steps, pooled.rollout_steps, pooled.batch) == (64, 128, 4)
     of = {name: config_of(peers.PHYSICS, SIZE, 1, 0, name) for name in (FEDAVG, CALM)}
-    assert [config.global_lr for config in of.values()] == [peers.PHYSICS.own[name]["global_lr"] for name in of]
-    assert {config.local_steps for config in of.values()} == {4}
+    assert {(config.local_steps, config.global_lr, config.share) for config in of.values()} == {(4, 0.008, "critic")}
 
 
 def test_a_learner_of_its_own_shares_no_critic():

@@ -81,18 +81,9 @@ CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", share="critic", t
 HOPPER = Task("Hopper, identical agents", "hopper", share="critic", target=1800.0, methods=FEW, own={POOLED: POOLED_LANES})
 WALKER = Task("Walker2d, identical agents", "walker2d", share="critic", target=1500.0, methods=FEW, own={POOLED: POOLED_LANES})
 MILLION = Task("HalfCheetah, a million steps", "halfcheetah", share="critic", target=4500.0, methods=(FEDAVG,), times=2)
-PHYSICS = Task(
-    "HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, "critic", methods=TWO, seeds=16,
-    own={FEDAVG: {"global_lr": 0.008}, CALM: {"global_lr": 0.004}},
-)  # fmt: skip
-SPEED = Task(
-    "HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, "critic", methods=TWO, seeds=8,
-    own={FEDAVG: {"global_lr": 0.008}, CALM: {"global_lr": 0.008}},
-)  # fmt: skip
-BODY = Task(
-    "Walker2d, different bodies", "walker2d", 1.0, "body", 4, "critic", methods=TWO, seeds=8,
-    own={FEDAVG: {"global_lr": 0.008}, CALM: {"global_lr": 0.008}},
-)  # fmt: skip
+PHYSICS = Task("HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, "critic", methods=TWO, seeds=16)
+SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, "critic", methods=TWO, seeds=8)
+BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, "critic", methods=TWO, seeds=8)
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
