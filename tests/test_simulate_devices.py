@@ -26,6 +26,11 @@ sim = simulate(SMALL[{world!r}](), settings=GRID, seeds=3)
 state = after(sim)
 numbers = jax.tree.leaves((sim.params(state), sim.evaluate(state), state.rows.info, state.rows.failed))
 about = [jax.process_count(), len(jax.local_devices()), sim.programs.chunk, sim.programs.compilations]
+if {processes} > 1:
+    import pytest
+    import fedpg
+    with pytest.raises(fedpg.UserError, match="a run folder is written by one process: with jax.distributed, use fedpg.simulator"):
+        fedpg.train(rounds=1, out="never written")
 print(json.dumps([about, [x.tolist() for x in numbers]]))
 """
 
