@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from fedpg import bench as benchmarks
-from fedpg.bench import first_result, scale
+from fedpg.bench import federation, first_result, scale
 from fedpg.bench.draw import draw
 from fedpg.bench.mujoco import ENGINE
 from fedpg.cli import bench as verb
@@ -119,3 +119,9 @@ def test_steps_beyond_an_int32():
     training = object.__new__(benchmarks.Training)
     training._sim, training._state = SimpleNamespace(run=lambda state, rounds: (state, info)), None
     assert training._run(1)[0] == 2**32
+
+
+@pytest.mark.federation
+def test_a_federation_is_measured():
+    """Server and agents start with the flags that they have today."""
+    assert federation.serve() > 0.0

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from fedpg.bench import Options, Row, Training, in_turns
+from fedpg.runs import config as configs
 from fedpg.runs.config import Config
 from fedpg.runs.setup import resolve
 
@@ -31,8 +32,8 @@ def serve() -> float:
     """Rounds a second after the first, in which programs are compiled."""
     with tempfile.TemporaryDirectory() as name:
         folder, address = Path(name), f"127.0.0.1:{free_port()}"
-        given = [word for field, value in CONFIG.items() if field != "env" for word in (f"--{field.replace('_', '-')}", str(value))]
-        given += ["--env", CONFIG["env"], "--rounds", str(ROUNDS), "--out", str(folder / "run"), "--status", "none", "--address", address]
+        (folder / "serve.toml").write_text(configs.to_toml(Config(**CONFIG, rounds=ROUNDS)))
+        given = ["--config", str(folder / "serve.toml"), "--out", str(folder / "run"), "--status", "none", "--address", address]
         processes = [start(folder / "serve.log", "serve", *given, "--insecure")]
         for agent in range(AGENTS):
             words = ("--server", address, "--agent-id", str(agent), "--env", CONFIG["env"], "--folder", str(folder / f"agent-{agent}"))
