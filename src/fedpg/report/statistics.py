@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+from scipy.special import stdtrit
 
 
 class Estimate(NamedTuple):
@@ -27,7 +27,7 @@ def estimate(values: np.ndarray, level: float = 0.95) -> Estimate:
     """
     values = np.asarray(values, float)
     n, mean = len(values), values.mean(axis=0)
-    half = scipy.stats.t.ppf(0.5 + level / 2, n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.zeros_like(mean)
+    half = stdtrit(n - 1, 0.5 + level / 2) * values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.zeros_like(mean)
     return Estimate(mean, mean - half, mean + half, n)
 
 
