@@ -54,10 +54,10 @@ def spread(world: str, processes: int, devices: int) -> list[tuple[list[Any], li
 @pytest.mark.parametrize(
     ("processes", "devices", "chunk"),
     [
-        pytest.param(1, 2, 10, id="two devices, and a copy fills up the second"),
+        pytest.param(1, 2, 10, id="two devices, and a copy fills up the second", marks=pytest.mark.slow),
         pytest.param(1, 8, 16, id="eight devices"),
         pytest.param(2, 1, 5, id="two processes, and a copy fills up the second"),
-        pytest.param(2, 2, 6, id="two processes with two devices each"),
+        pytest.param(2, 2, 6, id="two processes with two devices each", marks=pytest.mark.slow),
     ],
 )
 def test_rows_are_spread_without_changing_them(processes: int, devices: int, chunk: int, world: str) -> None:
