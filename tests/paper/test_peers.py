@@ -92,11 +92,6 @@ def test_a_task_may_have_more_steps_and_settings_of_its_own():
     assert {(config.local_steps, config.global_lr, config.share) for config in of.values()} == {(4, 0.008, "critic")}
 
 
-def test_a_learner_of_its_own_shares_no_critic():
-    of = {name: config_of(WALKER, SIZE, 1, 0, name).share for name in peers.OURS}
-    assert {method for method, share in of.items() if share == "policy"} == {peers.ALONE, POOLED}
-
-
 def test_its_environments_are_those_of_the_agents():
     """A lane gives the return that a session of the engine gives from the same start, and ends where it ends."""
     config = config_of(dataclasses.replace(WALKER, heterogeneity=1.0, vary="body"), SIZE, 1, 5)

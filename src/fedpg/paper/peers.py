@@ -56,8 +56,6 @@ class Task:
     heterogeneity: float = 0.0
     vary: str = "start"
     local_steps: int = 1
-    share: str = "policy"
-    """As `--share`. Agents that are alike may share the critic: it is the same function for all."""
     target: float | None = None
     """What federated methods are required to reach on average."""
     methods: tuple[str, ...] = ()
@@ -66,10 +64,8 @@ class Task:
     """Of each of our methods; 0 is the scale's number."""
     times: int = 1
     """The scale's number of steps, multiplied."""
-    config: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
-    """Of every method of ours, in place of the preset."""
     own: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
-    """Of single methods, in place of that: each has its best setting of those that were tried on other seeds."""
+    """Of single methods, in place of the preset: each has its best setting of those that were tried on other seeds."""
 
 
 POOLED_LANES = {"batch": 4, "rollout_steps": 128, "learner_option": {"minibatch": 64, "epochs": 10, "gae_lambda": 0.95}, "discount": 0.99}
@@ -77,13 +73,13 @@ POOLED_LANES = {"batch": 4, "rollout_steps": 128, "learner_option": {"minibatch"
 POOLED_CHEETAH = {"batch": 4, "rollout_steps": 125, "learner_option": {"epochs": 10}}
 """And on the one that does not."""
 FEW, TWO = (FEDAVG, POOLED, SB3_POOLED), (FEDAVG, CALM)
-CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", share="critic", target=3500.0, methods=FEW, own={POOLED: POOLED_CHEETAH})
-HOPPER = Task("Hopper, identical agents", "hopper", share="critic", target=1800.0, methods=FEW, own={POOLED: POOLED_LANES})
-WALKER = Task("Walker2d, identical agents", "walker2d", share="critic", target=1500.0, methods=FEW, own={POOLED: POOLED_LANES})
-MILLION = Task("HalfCheetah, a million steps", "halfcheetah", share="critic", target=4500.0, methods=(FEDAVG,), times=2)
-PHYSICS = Task("HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, "critic", methods=TWO, seeds=16)
-SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, "critic", methods=TWO, seeds=8)
-BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, "critic", methods=TWO, seeds=8)
+CHEETAH = Task("HalfCheetah, identical agents", "halfcheetah", target=3500.0, methods=FEW, own={POOLED: POOLED_CHEETAH})
+HOPPER = Task("Hopper, identical agents", "hopper", target=1800.0, methods=FEW, own={POOLED: POOLED_LANES})
+WALKER = Task("Walker2d, identical agents", "walker2d", target=1500.0, methods=FEW, own={POOLED: POOLED_LANES})
+MILLION = Task("HalfCheetah, a million steps", "halfcheetah", target=4500.0, methods=(FEDAVG,), times=2)
+PHYSICS = Task("HalfCheetah, different physics", "halfcheetah", 1.0, "physics", 4, methods=TWO, seeds=16)
+SPEED = Task("HalfCheetah, different speeds", "halfcheetah", 1.0, "speed", 4, methods=TWO, seeds=8)
+BODY = Task("Walker2d, different bodies", "walker2d", 1.0, "body", 4, methods=TWO, seeds=8)
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -128,8 +124,7 @@ def config_of(task: Task, size: Size, seeds: int, root: int, method: str = FEDAV
     """The resolved configuration of a method of ours on a task; rounds from the total number of steps."""
     given = {"env": task.env, "heterogeneity": task.heterogeneity, "env_option": {"vary": task.vary}, "agents": size.agents}
     given |= {"local_steps": task.local_steps, "learner": "actor-critic", "seeds": seeds, "seed": root, "eval_episodes": size.episodes}
-    given |= {"share": "policy" if method in (ALONE, POOLED) else task.share}
-    config = resolve(Config(**given | task.config | OURS[method] | task.own.get(method, {}), rounds=1))
+    config = resolve(Config(**given | OURS[method] | task.own.get(method, {}), rounds=1))
     rounds = max(1, round(task.times * size.steps / (size.agents * config.local_steps * config.batch * config.rollout_steps)))
     return dataclasses.replace(config, rounds=rounds, eval_every=max(1, rounds // size.points))
 
